@@ -111,7 +111,7 @@ def read_export(url: str, format_: str) -> tuple[float, int] | None:
 
     try:
         with Client(url) as client:
-            client.export(count, format=format_)
+            client.download("/admin/export", count, format=format_)
     except (RequestFailed, TimeoutError) as error:
         say(str(error))
         return None

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from service.cli.client import Client, RequestFailed, TrainingFailed
+from service.cli.client import Client, JobFailed, RequestFailed
 from service.cli.service_process import NotStarted, ServiceProcess
 
 
@@ -37,7 +37,7 @@ def running_service(ratings: Path, model: str, data: Path | None = None, n_drive
             url = service.address()
             if data is None:
                 _learn(url, ratings, model)
-        except (NotStarted, RequestFailed, TrainingFailed) as error:
+        except (NotStarted, RequestFailed, JobFailed) as error:
             raise SystemExit(f"loadtest: {error}") from None
         os.sched_setaffinity(0, drivers)
         yield url

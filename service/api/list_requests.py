@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -12,7 +12,7 @@ from service.api.requests import Asked, Fields, Filtered, ScenarioName, takes
 from service.base.limits import MAX_RATING
 from service.engine.queries import LatestItems, Popular, Recommend
 from service.engine.queries.few_faults import Strict, few_faults
-from service.engine.queries.forms import MAX_USERS, Id, RotateQuery, Time, Users
+from service.engine.queries.forms import MAX_USERS, Filter, Id, RotateQuery, Time, Users
 from service.settings.event_types import MAX_TYPE_LENGTH
 
 # The fields of a list that requests and scenarios may have, in both of their forms.
@@ -126,6 +126,22 @@ class OfRatings(Asked[Recommend]):
 )
 class RecommendBody(OfRatings):
     """Body of `POST /recommend/{user}`."""
+
+
+@takes(
+    Recommend,
+    *(name for name in RULES if name not in ("experiment", "explain", "with_")),  # a file has one model and no room
+    users=(Annotated[Literal["all"] | list[Id], Field(min_length=1, description="All, or the ids of some.")], "all"),
+    user_filter=(
+        Annotated[Filter | None, Field(description="Lists for those of them who pass it alone; default: for all.")],
+        None,
+    ),
+)
+class ListsBody(Fields[Recommend]):
+    """Body of `POST /admin/lists`: that of `POST /recommend` for lists in a file."""
+
+    scenario: ScenarioName = None
+    users: Any
 
 
 @takes(Recommend, *RULES, users=Users)

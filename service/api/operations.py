@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from service.engine.models.model_info import ModelInfo
+from service.engine.queries import Recommend
 from service.jobs.jobs import Job
 from service.jobs.training import Training
 from service.storage.list_files import ListFile
@@ -68,13 +69,11 @@ class ArchiveAll(Struct, frozen=True, tag=True):
 
 
 class SubmitLists(Struct, frozen=True, tag=True):
-    """Asks for a `Job` that lists items for users; it shows `body`, JSON. Raises `UnknownModel`, `NotReady`."""
+    """Asks for a `Job`, see `Jobs.submit_lists`, which has the errors."""
 
-    n: int
-    filter: str | None
-    user_filter: str | None
-    model: str | None
+    query: Recommend
     body: str
+    user_filter: str | None
 
 
 class GetStats(Struct, frozen=True, tag=True):

@@ -53,8 +53,8 @@ class RequestFailed(ServiceError):
         self.retry_after_s = int(wait) if wait.isdecimal() else None
 
 
-class TrainingFailed(ServiceError):
-    """A training ended without a model; the message gives the reason."""
+class JobFailed(ServiceError):
+    """A job has failed or was cancelled; the message gives the reason."""
 
 
 class Client:
@@ -206,22 +206,22 @@ class Client:
         """The estimated rating of an item by a user; `query` has the parameters of GET /estimate/{user}/{item}."""
         return self.get(f"/estimate/{segment(user)}/{segment(item)}", **query)
 
-    # --- exports
+    # --- files
 
-    def export(
+    def download(
         self,
+        path: str,
         write: Callable[[bytes], object],
         on_bytes: Callable[[int], None] = lambda _: None,
-        path: str = "/admin/export",
         **query: object,
-    ) -> str:
-        """Pass the bytes of an export to `write`; return the last stream id that it includes.
+    ) -> httpx.Headers:
+        """Pass the bytes of a file or an export to `write`; return the headers, which may name its last stream id.
 
         Args:
+            path: of the route, such as /admin/export.
             write: called with each piece.
             on_bytes: called with the length of each piece after it is written.
-            path: of the export.
-            query: its parameters.
+            query: the parameters of the route.
         """
         timeout = httpx.Timeout(TIMEOUT_S, read=EXPORT_TIMEOUT_S)
         try:
@@ -233,10 +233,10 @@ class Client:
                 for piece in response.iter_raw():
                     write(piece)
                     on_bytes(len(piece))
-                return response.headers["X-As-Of"]
+                return response.headers
         except httpx.RequestError as error:
             problem = f"{type(error).__name__}: {error}"
-            raise RequestFailed(f"the export from {self.address}{self.way} broke off: {problem}", problem) from None
+            raise RequestFailed(f"GET {path} of {self.address}{self.way} broke off: {problem}", problem) from None
 
     # --- trainings
 
@@ -257,12 +257,9 @@ class Client:
             on_poll: called with each state of the job that is read.
 
         Raises:
-            TrainingFailed: the training ended without a model.
+            JobFailed: the training ended without a model.
         """
-        job = self.ended_job(self.start_training(algorithm, params, force=force)["id"], on_poll)
-        if job["state"] != "succeeded":
-            raise TrainingFailed(f"the training {job['state']}: {job.get('error')}")
-        return job
+        return self.succeeded_job(self.start_training(algorithm, params, force=force)["id"], on_poll)
 
     def start_training(self, algorithm: str, params: dict[str, Any] | None = None, *, force: bool = False) -> Job:
         """Queue a training and return its job; arguments as for `retrain`."""
@@ -280,6 +277,13 @@ class Client:
             if job["state"] in ENDS:
                 return job
             time.sleep(POLL_S)
+
+    def succeeded_job(self, job_id: str, on_poll: Callable[[Job], None] = lambda _job: None) -> Job:
+        """`ended_job` of a job that must succeed; raises `JobFailed` if it does not."""
+        job = self.ended_job(job_id, on_poll)
+        if job["state"] != "succeeded":
+            raise JobFailed(f"the job {job_id} ({job['kind']}) {job['state']}: {job.get('error')}")
+        return job
 
     def request(self, method: str, path: str, **content: Any) -> dict[str, Any]:
         """The JSON object that the service answers; `content` is that of `httpx.Client.request`."""

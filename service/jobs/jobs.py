@@ -14,7 +14,7 @@ import structlog
 from service.engine import fairness
 from service.engine.queries import Recommend
 from service.jobs.job_trace import FIELD
-from service.jobs.table import JobFields, JobTable, is_shadow, name_of
+from service.jobs.table import QUERY, JobFields, JobTable, is_shadow, name_of
 from service.jobs.training import Training
 from service.storage.errors import CorruptLiveFile, StreamUnavailable, UnknownModel
 from service.storage.events import StreamId
@@ -39,7 +39,7 @@ class Job(msgspec.Struct):
     Attributes:
         kind: `train`, `forget` or `lists`.
         name, shadow: the name of the model, and whether it becomes a shadow.
-        params: hyperparameters over the defaults; of `lists`, the body that was sent.
+        params: hyperparameters over the defaults; of `lists`, the body that was sent, with the number of its users.
         state: `activating` while this process does not yet serve the promoted version.
         progress: 0 to 1.
         phase: what a running job does now, such as `reading`, `epoch 3 of 12` or `compiling 4 of 40`.
@@ -110,21 +110,12 @@ class Jobs:
         """Queue the removal from disk of all data of `user` before the entry `position`."""
         return self._submit({"kind": FORGET, "user": user}, position)
 
-    def submit_lists(
-        self,
-        n: int,
-        filter_: str | None = None,
-        model: str | None = None,
-        body: str = "{}",
-        user_filter: str | None = None,
-    ) -> Job:
-        """Queue lists for all users.
+    def submit_lists(self, query: Recommend, body: str = "{}", user_filter: str | None = None) -> Job:
+        """Queue lists for many users.
 
         Args:
-            n: their length.
-            filter_: canonical text of a filter; default: none.
-            model: name of a live model; default: the preferred one.
-            body: what the client has sent, JSON, which the job shows as its `params`.
+            query: what to list; `users` None: for all. Without a `model` the preferred one lists.
+            body: what the client has sent, JSON, which the job shows as its `params`; it names no user.
             user_filter: canonical text of a filter of users, who alone get lists; default: none.
 
         Raises:
@@ -132,12 +123,11 @@ class Jobs:
         """
         shadows = live_versions.read_all(self._data).shadows
         live = [name for name in (self._served() if self._served is not None else {}) if name not in shadows]
-        name = model or next(iter(live), None)
+        name = query.model or next(iter(live), None)
         if name is None or name not in live:
             names = ", ".join(live) or "there is none"
             raise UnknownModel(f"Invalid model: expected a live one ({names}), got {name!r}")
-        query = msgspec.json.encode(Recommend(n=n, filter=filter_))
-        fields = {"kind": LISTS, "name": name, "params": body, "query": query.decode()}
+        fields = {"kind": LISTS, "name": name, "params": body, QUERY: msgspec.json.encode(query).decode()}
         fields |= {} if user_filter is None else {"user_filter": user_filter}
         return self._submit(fields, self._stream.last_id())
 

@@ -1,4 +1,4 @@
-"""The process behind `POST /admin/lists`: lists for all users, from a snapshot and the log, to a Parquet file.
+"""The process behind `POST /admin/lists`: lists for many users, from a snapshot and the log, to a Parquet file.
 
 It writes `TrainerMessage`s as JSON to stdout for the supervisor that started it. Try `python -m service.jobs.lister
 --help`.
@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--job", required=True, help="id of the job, and name of the file")
     parser.add_argument("--version", required=True, help="snapshot of the model")
     parser.add_argument("--watermark", type=StreamId.parse, required=True, help="stream id of the last entry to read")
-    parser.add_argument("--query", required=True, help="JSON: n, filter, and whatever else Recommend has")
+    parser.add_argument("--query", type=Path, required=True, help="file of a Recommend as JSON")
     parser.add_argument("--user-filter", help="canonical text of a filter of users, who alone get lists")
     parser.add_argument("--events", type=parse_event_types, required=True, help="weights of events")
     parser.add_argument("--half-lives", type=parse_half_lives, required=True, help="as the setting")
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         backend = gpu.choose(options.backend).load()
         description = f"{backend.name}: {backend.reason}"
-        query = msgspec.json.decode(options.query, type=Recommend, strict=True)
+        query = msgspec.json.decode(options.query.read_bytes(), type=Recommend, strict=True)
         rebuilt = rebuild(
             RatingLog(options.data / "ratings"),
             options.data / "snapshots",
@@ -93,16 +93,20 @@ def write(
     on_progress: OnProgress = lambda share: None,
     user_filter: str | None = None,
 ) -> int:
-    """Write the lists of all users to `path`, which appears when it is complete; return the number of users.
+    """Write lists to `path`, which appears when it is complete; return the number of users.
 
     Args:
         rebuilt: the state to list from.
-        query: length, filter and further conditions; its users are replaced.
+        query: length, filter and further conditions, for its users; None: for all. With the fallback `none` those whom
+            the history does not know are left out.
         path: the file: user, rank (from 1), item and score, in the order of users and ranks.
         on_progress: called with the share that is done.
         user_filter: canonical text of a filter of the users who get lists; None: all.
     """
     users, history = known_users(rebuilt.history), rebuilt.history
+    if query.users is not None:
+        known = set(users) if query.fallback == "none" or user_filter is not None else None
+        users = [user for user in query.users if known is None or user in known]
     if user_filter is not None:
         passes = Filters(history.user_attributes.index, history.users).which_pass(
             user_filter, history.users.rows(users)

@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import msgspec
 import redis
 from redis.exceptions import NoPermissionError
 
@@ -29,13 +30,15 @@ from service.storage.streams.redis_client import connect, translated
 LEASE_MS = 10_000  # milliseconds; a worker that does not renew its lease in this time loses the job
 MAX_JOBS = 200  # jobs; the oldest finished ones are dropped
 MAX_DEATHS = 5  # workers that may die during a forgetting before it fails
+QUERY = "query"  # field of lists until they end: a `Recommend` as JSON, which may name users
 NAMED_FORGOTTEN = "removed: it named a user who was forgotten"
 
 FinalState = Literal["succeeded", "failed", "cancelled"]
 JobFields = dict[str, str]
 
 # Shared by all scripts. KEYS[1] is `Keyspace.jobs`; scripts may build keys from it, because there is only one server.
-_COMMON = """
+_COMMON = (
+    """
 local P = KEYS[1]
 local function key(id) return P .. ':' .. id end
 local function state(id) return redis.call('HGET', key(id), 'state') end
@@ -43,6 +46,7 @@ local function kind(id) return redis.call('HGET', key(id), 'kind') end
 local function finish(id, to, ...)
   redis.call('HSET', key(id), 'state', to, ...)
   if kind(id) == 'forget' then redis.call('HSET', key(id), 'user', '') end
+  redis.call('HDEL', key(id), 'QUERY')
   redis.call('DEL', key(id) .. ':lease')
   redis.call('SREM', P .. 's:running', id)
   redis.call('LREM', P .. 's:queue', 0, id)
@@ -67,7 +71,10 @@ end
 for _, id in ipairs(redis.call('SMEMBERS', P .. 's:running')) do
   if redis.call('EXISTS', key(id) .. ':lease') == 0 then bury(id) end
 end
-""".replace("MAX_DEATHS", str(MAX_DEATHS)).replace("MAX_JOBS", str(MAX_JOBS))
+""".replace("MAX_DEATHS", str(MAX_DEATHS))
+    .replace("MAX_JOBS", str(MAX_JOBS))
+    .replace("QUERY", QUERY)
+)
 
 # ARGV: id, now in ms, the model of a training or '', most jobs, then field, value, ...; returns the id of a training of
 # the model that has not begun.
@@ -154,7 +161,7 @@ class JobTable:
 
     At the next call of any method, a running job whose lease has expired fails with the error "worker died". A
     forgetting goes back to the head of the queue instead, until five workers have died during it. A finished forgetting
-    does not name its user.
+    does not name its user, nor do finished lists.
     """
 
     def __init__(self, url: str, keys: Keyspace = DEFAULT) -> None:
@@ -207,12 +214,16 @@ class JobTable:
             return bool(self._release(keys=[self._prefix], args=[job_id, worker]))
 
     def drop_name(self, job_id: str, user: str) -> None:
-        """Remove `user` from this forgetting and from the texts of finished jobs, because Redis keeps them on disk."""
+        """Remove `user` from this forgetting, queued lists and texts of finished jobs, which Redis keeps on disk."""
         with translated():
             for job in self.all():
                 key, has_ended = f"{self._prefix}:{job['id']}", job["state"] not in ("queued", "running")
                 if job["id"] == job_id or (has_ended and job.get("user") == user):
                     self._client.hset(key, "user", "")
+                query = msgspec.json.decode(job.get(QUERY, "{}"))
+                if user in (query.get("users") or ()):
+                    query["users"] = [other for other in query["users"] if other != user]
+                    self._client.hset(key, QUERY, msgspec.json.encode(query))
                 for field in ("error", "reason") if has_ended else ():
                     if repr(user) in job.get(field, ""):
                         self._client.hset(key, field, NAMED_FORGOTTEN)

@@ -16,7 +16,7 @@ import msgspec
 from service.base import threads, tuning
 from service.jobs import gpu_order
 from service.jobs.last_words import LastWords
-from service.jobs.table import JobFields, name_of
+from service.jobs.table import QUERY, JobFields, name_of
 from service.jobs.trainer_messages import TrainerMessage
 from service.settings.settings import Settings
 from service.storage import exclusion
@@ -94,12 +94,14 @@ def listing(
     settings: Settings, job: JobFields, version: str, lock: FileLock, *, serves: bool
 ) -> Iterator[TrainerProcess]:
     """Run `service.jobs.lister` for `job`, with the model `version`; the rest is that of `training`."""
+    work = settings.data / exclusion.WORK / job["id"]
+    query = work / "query.json"  # which may be longer than an argument
     options: dict[str, Any] = {
         "data": settings.data,
         "job": job["id"],
         "version": version,
         "watermark": job["watermark"],
-        "query": job.get("query", job["params"]),  # the latter of a job that an older version has queued
+        "query": query,
         "events": settings.events,
         "half-lives": settings.half_lives,
         "repeat": settings.repeat,
@@ -108,8 +110,14 @@ def listing(
         **({"user-filter": job["user_filter"]} if "user_filter" in job else {}),
     }
     gpus = gpu_order.serving_last(settings) if serves else ()
-    with running(["service.jobs.lister"], options, lock, gpus) as process:
-        yield process
+    try:
+        work.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # The parameters are those of a job that an older version has queued.
+        query.write_bytes(job.get(QUERY, job["params"]).encode())
+        with running(["service.jobs.lister"], options, lock, gpus) as process:
+            yield process
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def trainer_alone(settings: Settings, shares_gpu: bool) -> list[str]:

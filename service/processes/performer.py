@@ -75,9 +75,7 @@ _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
     ListJobs: lambda runtime, _: JobList(runtime.jobs.list()),
     GetJob: lambda runtime, asked: runtime.jobs.get(asked.job),
     CancelJob: lambda runtime, asked: runtime.jobs.cancel(asked.job),
-    SubmitLists: lambda runtime, asked: runtime.jobs.submit_lists(
-        asked.n, asked.filter, asked.model, asked.body, asked.user_filter
-    ),
+    SubmitLists: lambda runtime, asked: runtime.jobs.submit_lists(asked.query, asked.body, asked.user_filter),
     ArchiveAll: lambda runtime, _: Archived(str(runtime.archive_all())),
     GetStats: lambda runtime, _: runtime.statistics.take(),
     ListModels: lambda runtime, _: ModelList(runtime.hotswap.models()),

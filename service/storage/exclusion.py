@@ -13,7 +13,7 @@ from service.storage.files import FileLock
 from service.storage.snapshots import snapshot
 
 LOCK_FILE = ".lock"
-WORK = "work"  # folder in DATA: a folder for each running training on several ranks
+WORK = "work"  # folder in DATA: a folder for each running training on several ranks, and for lists
 
 
 def try_take(data: Path, *, shared: bool) -> FileLock | None:

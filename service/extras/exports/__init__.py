@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def register(parts: Parts) -> None:
-    """Add the routes of exports, and `nearfield export`."""
+    """Add the routes of exports, `nearfield export` and `nearfield lists`."""
     parts.routes.append(_add_routes)
     parts.commands.append(_add_command)
 

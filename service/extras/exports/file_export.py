@@ -13,6 +13,7 @@ from service.jobs.export_rows import What, rows_of, rows_of_user
 from service.storage import files
 from service.storage.log.rating_log import RatingLog
 
+AS_OF = "X-As-Of"  # header of the position
 OnBytes = Callable[[int], None]
 
 
@@ -56,8 +57,8 @@ def from_service(client: Client, what: What, user: str | None, format_: Format, 
     """
     with files.new_file(out) as file:
         if user is None:
-            return client.export(file.write, on_bytes, what=what, format=format_)
-        return client.export(file.write, on_bytes, f"/admin/users/{segment(user)}/export", format=format_)
+            return client.download("/admin/export", file.write, on_bytes, what=what, format=format_)[AS_OF]
+        return client.download(f"/admin/users/{segment(user)}/export", file.write, on_bytes, format=format_)[AS_OF]
 
 
 def from_folder(

@@ -5,25 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
 from fastapi import APIRouter, Query
+from msgspec import structs
 from pydantic import Field
 from starlette.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from service.api.dependencies import PathName, TheService, UserId, answers, check_n, problem
+from service.api.dependencies import PathName, TheScenarios, TheService, UserId, answers, problem
 from service.api.door.audit import concern, made
 from service.api.door.route import Call, Route
+from service.api.list_requests import ListsBody
 from service.api.openapi import examples
 from service.api.operations import ArchiveAll, Archived, ListFiles, SubmitLists
 from service.api.requests import NoParameters, Wait
-from service.engine.queries import Popular, Recommend
+from service.api.routes.recommend import check_list
+from service.base.errors import InvalidRequest
+from service.engine.queries import Recommend
 from service.engine.queries.catalog_queries import ListUsers
-from service.engine.queries.few_faults import Strict
-from service.engine.queries.forms import Count, Filter, Id
 from service.engine.queries.rating_queries import FindUser
 from service.extras.exports.export_formats import MEDIA_TYPES, Format
 from service.extras.exports.export_process import ExportProcess
@@ -57,20 +59,6 @@ class ExportQuery(UserExportQuery):
     """Parameters of an export."""
 
     what: What = Field("ratings", description="What to export.")
-
-
-class ListsBody(Strict):
-    """Body of `POST /admin/lists`."""
-
-    users: Literal["all"] = Field("all", description="For whom to make lists.")
-    n: Count = Recommend().n
-    filter: Filter | None = None
-    user_filter: Annotated[Filter | None, Field(description="Lists for users who pass it alone; default: for all.")] = (
-        None
-    )
-    model: Annotated[Id | None, Field(description="Name of a live model; default: the first of `default_models`.")] = (
-        None
-    )
 
 
 @router.get("/export", response_class=Response, responses=_ANSWERS)
@@ -109,18 +97,27 @@ async def exported(
 @router.post(
     "/lists", status_code=202, responses=answers(Job, 202, "Queued", http_404="No live model, or none of that name")
 )
-async def make_lists(body: ListsBody, query: NoQuery, request: Call, serving: TheService) -> bytes:
-    """Make lists for all users, or for those who pass `user_filter`, in a Parquet file.
+async def make_lists(
+    body: ListsBody, query: NoQuery, request: Call, serving: TheService, scenarios: TheScenarios
+) -> bytes:
+    """Make lists for all or some users, as POST /recommend gives them at this position, in a Parquet file."""
+    user_filter: str | None = getattr(body, "user_filter")  # noqa: B009 (a field that `takes` has added)
 
-    They are as GET /recommend/{user} gives them at this position.
-    """
-    check_n(serving, body.n)
-    if body.filter is not None:
-        await serving.answer(Popular(n=1, filter=body.filter))  # refuses unknown names now, and not only the job
-    if body.user_filter is not None:
-        await serving.answer(ListUsers(n=1, filter=body.user_filter))
-    sent_body = json.dumps(await request.json())  # the framework keeps it; its filter has the form in which it was sent
-    return made("job", await serving.operate(SubmitLists(body.n, body.filter, body.user_filter, body.model, sent_body)))
+    async def ask(base: Mapping[str, Any]) -> Recommend:
+        asked = check_list(serving, body.query(base))
+        if asked.experiment is not None:
+            raise InvalidRequest("Invalid scenario: expected one without an experiment: all lists are of one model")
+        await serving.answer(structs.replace(asked, users=["nobody"], fallback="popular"))  # refuses unknown names now
+        users = None if asked.users == "all" else asked.users
+        return structs.replace(asked, users=users, explain=False, with_=None, of_scenario=None)
+
+    asked = await scenarios.answer(body.scenario, None, ask)
+    if user_filter is not None:
+        await serving.answer(ListUsers(n=1, filter=user_filter))
+    sent = await request.json()  # the framework keeps it; its filter has the form in which it was sent
+    if asked.users is not None:
+        sent["users"] = len(asked.users)
+    return made("job", await serving.operate(SubmitLists(asked, json.dumps(sent), user_filter)))
 
 
 @router.get("/exports", responses=answers(ListFiles))
@@ -180,6 +177,7 @@ _file = {"job": examples.JOB, "bytes": 52_310, "created_ms": 1795232220712}
 examples.PARAMETERS |= {"what": "ratings", "format": "ndjson"}
 examples.BODIES["make_lists"] = {
     "for all users": {"n": 50, "users": "all"},
+    "for some users": {"n": 10, "users": ["ann", "bob"], "diversity": 0.3, "fallback": "none"},
     "for a segment": {"n": 50, "user_filter": {"tag": "country", "in": ["de"]}},
 }
 examples.COMPONENTS |= {

@@ -89,6 +89,7 @@ def test_no_arguments_ask_for_help(capsys):
         (["serve", "--redis", "localhost:6379"], "Invalid redis: expected a URL"),
         (["export", "--out", "ratings.csv"], "ends with .ndjson, .parquet or .arrow, or --format, got 'ratings.csv'"),
         (["export", "--out", "ratings.ndjson.gz"], "got 'ratings.ndjson.gz'"),
+        (["lists", "--out", "x.parquet", "--body", "n=20"], "expected an object of JSON"),
         (["evaluate", "--model", "nowhere", "--test", "none.csv"], "none.csv"),
         (["topics", "--model", "nowhere"], "expected a folder written by `nearfield train --out`"),
     ],

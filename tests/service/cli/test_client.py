@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from service.cli.client import Client, RatingBody, RequestFailed, TrainingFailed
+from service.cli.client import Client, JobFailed, RatingBody, RequestFailed
 from service.cli.service_process import ServiceProcess
 from service.settings.errors import InvalidSetting
 from tests.service.planted import SMALL, events
@@ -91,7 +91,7 @@ def test_a_training_that_ends_without_a_model_is_an_error(client: Client) -> Non
 
     other = threading.Thread(target=cancel)
     other.start()
-    with pytest.raises(TrainingFailed, match="the training cancelled: "):
+    with pytest.raises(JobFailed, match="\\(train\\) cancelled: "):
         client.retrain("sgd", {"n_epochs": 10_000})
     other.join()
 

@@ -54,7 +54,7 @@ def test_lists_and_replay_give_the_answers_of_the_service_at_that_position(whole
     assert {"new", "u1", "u2"} <= set(users)
     expected = answered(whole, users, n=7)
 
-    done = whole.ended(whole.jobs.submit_lists(7, body='{"n": 7, "users": "all"}'))
+    done = whole.ended(whole.jobs.submit_lists(Recommend(n=7), '{"n": 7, "users": "all"}'))
     assert (done.kind, done.state, done.error) == ("lists", "succeeded", None)
     assert done.params == {"n": 7, "users": "all"}
     assert done.metrics == {"users": float(len(users))}
@@ -82,7 +82,7 @@ def test_lists_may_be_for_a_segment_of_the_users(whole: Whole) -> None:
     whole.send(events()[:600])
     whole.train("als", n_factors=4, n_epochs=1)
     whole.append(encode_users([UserChange(user, tags={"segment": ["a"]}) for user in ("u3", "u5", "unrated")]))
-    done = whole.ended(whole.jobs.submit_lists(3, user_filter=text_of(HasTag("segment", ("a",)))))
+    done = whole.ended(whole.jobs.submit_lists(Recommend(n=3), user_filter=text_of(HasTag("segment", ("a",)))))
     assert (done.state, done.metrics) == ("succeeded", {"users": 3.0})
     found = lists_of(pq.read_table(whole.data / "exports" / f"{done.id}.parquet"))
     assert found == answered(whole, ["u3", "u5", "unrated"], n=3)
@@ -95,11 +95,30 @@ def test_files_are_pruned_and_leave_with_a_forgotten_user(whole: Whole, tmp_path
     for n in range(6):
         folder.mkdir(exist_ok=True)
         (folder / f"{n:012x}.parquet").write_bytes(b"x")
-    whole.ended(whole.jobs.submit_lists(3, model="als-implicit"))
+    whole.ended(whole.jobs.submit_lists(Recommend(n=3, model="als-implicit")))
     assert len(list(folder.iterdir())) == 5
     done = whole.ended(whole.jobs.submit_forgetting("u3", whole.subject("forget", "u3")))
     assert (done.state, list(folder.iterdir())) == ("succeeded", [])
-    failed = whole.ended(whole.jobs.submit_lists(3, text_of(HasTag("nothing", ("x",)))))
+    failed = whole.ended(whole.jobs.submit_lists(Recommend(n=3, filter=text_of(HasTag("nothing", ("x",))))))
     assert failed.state == "failed"
     assert "nothing" in (failed.error or "")
     assert np.isclose(failed.progress, 0)
+
+
+def test_lists_take_rules_and_some_users(whole: Whole) -> None:
+    whole.send(events()[:900])
+    whole.train("als-implicit", n_factors=8, n_epochs=2)
+    rules: dict[str, Any] = {"n": 5, "diversity": 0.5, "pins": (("i3", 2),), "exclude": ("i1",), "include_seen": True}
+    expected = answered(whole, ["u3", "nobody", "u1"], **rules)
+    done = whole.ended(whole.jobs.submit_lists(Recommend(users=["u3", "nobody", "u1"], **rules)))
+    table = pq.read_table(whole.data / "exports" / f"{done.id}.parquet")
+    assert lists_of(table) == expected
+    assert list(expected) == ["u3", "nobody", "u1"]
+    assert [expected[user][1][0] for user in ("u1", "u3")] == ["i3", "i3"]
+    assert done.metrics == {"users": 3.0}
+    query = Recommend(users=["nobody", "u1"], fallback="none", **rules)
+    done = whole.ended(whole.jobs.submit_lists(query))
+    table = pq.read_table(whole.data / "exports" / f"{done.id}.parquet")
+    assert lists_of(table) == {"u1": expected["u1"]}
+    assert "query" not in whole.table.get(done.id)
+    assert not list((whole.data / "work").iterdir())

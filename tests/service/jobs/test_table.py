@@ -197,8 +197,11 @@ def test_names_are_dropped_from_all_that_has_ended(jobs: JobTable, client: redis
     client.zadd("nearfield:jobs", {"old": 0})  # of an older version, which had no more to say after its worker's death
     forgetting(jobs, "other", "bob")
     forgetting(jobs, "a")
+    jobs.submit("lists", {"kind": "lists", "query": '{"type":"Recommend","users":["bob","ann","carl"]}'})
     jobs.drop_name("a", "ann")
-    assert "ann" not in str([client.hgetall(f"nearfield:job:{job_id}") for job_id in ("train", "old", "a")])
+    names = "train", "old", "a", "lists"
+    assert "ann" not in str([client.hgetall(f"nearfield:job:{job_id}") for job_id in names])
+    assert jobs.get("lists")["query"] == '{"type":"Recommend","users":["bob","carl"]}'
     assert jobs.get("other")["user"] == "bob"
 
 

@@ -175,20 +175,56 @@ class KeyBody(Model):
 
 @dataclass(slots=True)
 class ListsBody(Model):
-    """Body of `POST /admin/lists`.
+    """Body of `POST /admin/lists`: that of `POST /recommend` for lists in a file.
 
     Attributes:
-        users: For whom to make lists.
+        scenario: Its body counts where the request names no field itself.
+        users: All, or the ids of some.
         n: How many results.
-        user_filter: Lists for users who pass it alone; default: for all.
+        offset: How many of the best to leave out.
+        exclude: Items never to show; repeat the parameter for several.
+        include_seen: Whether items that the user rated may be shown.
+        repeat: Whether what the user had may be shown again; auto: where users are seen to come back. Default: the
+            setting `repeat`.
+        seen_types: Leave out only what the user has events of these types with, or has rated (rating). Default: the
+            setting `seen_types`.
+        min_ratings: Show only items that have at least this many ratings now.
         model: Name of a live model; default: the first of `default_models`.
+        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: trending items where
+            ratings have times, else popular ones.
+        explore: Share of places for items with few ratings.
+        explore_below: They have fewer ratings than this.
+        diversity: How much unlike items come first; 0 keeps the order of the scores.
+        candidates: The only items to rank; default: all.
+        available: Whether to leave out items that are not available now.
+        boosts: Numbers added to the scores of items that pass a filter; they add up.
+        pins: Items at fixed places.
+        max_per: A limit for items with the same value of a tag.
+        user_filter: Lists for those of them who pass it alone; default: for all.
     """
 
-    users: Literal["all"] | Unset = UNSET
+    scenario: str | Unset | None = UNSET
+    users: Literal["all"] | list[str] | Unset = UNSET
     n: int | Unset = UNSET
-    filter_: Filter | Unset | None = UNSET
-    user_filter: Filter | Unset | None = UNSET
+    offset: int | Unset = UNSET
+    exclude: list[str] | Unset = UNSET
+    include_seen: bool | Unset = UNSET
+    repeat: ListsBodyRepeat | Unset | None = UNSET
+    seen_types: list[str] | Unset = UNSET
+    min_ratings: int | Unset = UNSET
     model: str | Unset | None = UNSET
+    fallback: ListsBodyFallback | Unset = UNSET
+    explore: float | Unset = UNSET
+    explore_below: int | Unset = UNSET
+    diversity: float | Unset = UNSET
+    candidates: list[str] | Unset | None = UNSET
+    filter_: Filter | Unset | None = UNSET
+    available: bool | Unset = UNSET
+    boosts: list[Boost] | Unset = UNSET
+    pins: list[Pin] | Unset = UNSET
+    max_per: MaxPer | Unset | None = UNSET
+    rotate: str | ListsBodyRotation | Unset | None = UNSET
+    user_filter: Filter | Unset | None = UNSET
 
 
 @dataclass(slots=True)
@@ -533,7 +569,8 @@ class Job(OpenModel):
     Attributes:
         kind: `train`, `forget` or `lists`.
         name, shadow: the name of the model, and whether it becomes a shadow.
-        params: hyperparameters over the defaults; of `lists`, the body that was sent.
+        params: hyperparameters over the defaults; of `lists`, the body that was sent, with the number of its
+            users.
         state: `activating` while this process does not yet serve the promoted version.
         progress: 0 to 1.
         phase: what a running job does now, such as `reading`, `epoch 3 of 12` or `compiling 4 of 40`.
@@ -1719,6 +1756,12 @@ AnonymousBodyFallback = Literal["auto", "popular", "trending", "latest", "none"]
 AnonymousBodyRotation = Rotation
 
 KeyBodyScope = Literal["read", "write", "read-write", "admin"]
+
+ListsBodyRepeat = AnonymousBodyRepeat
+
+ListsBodyFallback = AnonymousBodyFallback
+
+ListsBodyRotation = Rotation
 
 RecommendBodyRepeat = AnonymousBodyRepeat
 

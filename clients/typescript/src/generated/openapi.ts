@@ -129,17 +129,64 @@ export interface Schemas {
     /** The only data sets that it opens. Default: all. */
     data_sets?: string[] | null;
   };
-  /** Body of `POST /admin/lists`. */
+  /** Body of `POST /admin/lists`: that of `POST /recommend` for lists in a file. */
   ListsBody: {
-    /** For whom to make lists. */
-    users?: "all";
+    /** Its body counts where the request names no field itself. */
+    scenario?: string | null;
+    /** All, or the ids of some. */
+    users?: "all" | string[];
     /** How many results. */
     n?: number;
-    filter?: Schemas["Filter"] | null;
-    /** Lists for users who pass it alone; default: for all. */
-    user_filter?: Schemas["Filter"] | null;
+    /** How many of the best to leave out. */
+    offset?: number;
+    /** Items never to show; repeat the parameter for several. */
+    exclude?: string[];
+    /** Whether items that the user rated may be shown. */
+    include_seen?: boolean;
+    /**
+     * Whether what the user had may be shown again; auto: where users are seen to come back. Default: the
+     * setting `repeat`.
+     */
+    repeat?: "auto" | "never" | "allow" | null;
+    /**
+     * Leave out only what the user has events of these types with, or has rated (rating). Default: the setting
+     * `seen_types`.
+     */
+    seen_types?: string[];
+    /** Show only items that have at least this many ratings now. */
+    min_ratings?: number;
     /** Name of a live model; default: the first of `default_models`. */
     model?: string | null;
+    /**
+     * For an unknown user: popular, trending or latest items, or none (404). auto: trending items where ratings
+     * have times, else popular ones.
+     */
+    fallback?: "auto" | "popular" | "trending" | "latest" | "none";
+    /** Share of places for items with few ratings. */
+    explore?: number;
+    /** They have fewer ratings than this. */
+    explore_below?: number;
+    /** How much unlike items come first; 0 keeps the order of the scores. */
+    diversity?: number;
+    /** The only items to rank; default: all. */
+    candidates?: string[] | null;
+    filter?: Schemas["Filter"] | null;
+    /** Whether to leave out items that are not available now. */
+    available?: boolean;
+    /** Numbers added to the scores of items that pass a filter; they add up. */
+    boosts?: Schemas["Boost"][];
+    /** Items at fixed places. */
+    pins?: Schemas["Pin"][];
+    /** A limit for items with the same value of a tag. */
+    max_per?: Schemas["MaxPer"] | null;
+    rotate?: string | {
+      /** A number and m, h or d: a showing that is older by this counts half. */
+      half_life: string;
+      /** What a showing takes off at first, in units of the score. */
+      by?: number;
+    } | null;
+    /** Lists for those of them who pass it alone; default: for all. */
+    user_filter?: Schemas["Filter"] | null;
   };
   /** A limit for items with the same value of a tag. */
   MaxPer: {
@@ -449,7 +496,8 @@ export interface Schemas {
    * Attributes:
    *     kind: `train`, `forget` or `lists`.
    *     name, shadow: the name of the model, and whether it becomes a shadow.
-   *     params: hyperparameters over the defaults; of `lists`, the body that was sent.
+   *     params: hyperparameters over the defaults; of `lists`, the body that was sent, with the number of its
+   *         users.
    *     state: `activating` while this process does not yet serve the promoted version.
    *     progress: 0 to 1.
    *     phase: what a running job does now, such as `reading`, `epoch 3 of 12` or `compiling 4 of 40`.
@@ -2264,11 +2312,7 @@ export interface paths {
     };
   };
   "/admin/lists": {
-    /**
-     * Make lists for all users, or for those who pass `user_filter`, in a Parquet file.
-     *
-     * They are as GET /recommend/{user} gives them at this position.
-     */
+    /** Make lists for all or some users, as POST /recommend gives them at this position, in a Parquet file. */
     post: {
       requestBody: { content: { "application/json": Schemas["ListsBody"] } };
       responses: { 202: { content: { "application/json": Schemas["Job"] } } };

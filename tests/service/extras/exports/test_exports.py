@@ -147,6 +147,39 @@ def test_an_export_has_one_state_while_ratings_come(service: Service) -> None:
     assert service.get("/admin/export", format="csv").status_code == 422
 
 
+def test_lists_take_the_body_of_recommend_and_a_file_of_users(
+    service: Service, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert service.api.retrain("als", {"n_factors": 4, "n_epochs": 1}, force=True)["promoted"]
+    scenario = {"n": 3, "max_per": {"tag": "genre", "n": 2}, "exclude": ["i0"], "explain": True}
+    service.api.wait_for(service.client.put("/admin/scenarios/letter", json=scenario).json()["stream_id"])
+    (users := tmp_path / "users.txt").write_text("u7\nnobody\nu1\n")
+    out, body = tmp_path / "lists.parquet", {"scenario": "letter", "include_seen": True, "fallback": "none"}
+    asked = ["--body", json.dumps(body), "--users", str(users), "--out", str(out)]
+    assert run(["lists", "--url", str(service.client.base_url), *asked]) == 0
+    shown = capfd.readouterr()
+    assert "users 2" in shown.out
+    assert "Listing: " in shown.err, "a line for a phase where there is no terminal"
+    listed = pq.read_table(out).to_pylist()
+    answers = service.client.post("/recommend", json=body | {"users": ["u7", "u1"]}).json()
+    assert [(one["user"], one["item"]) for one in listed] == [
+        (answer["user"], item["item"]) for answer in answers for item in answer["items"]
+    ]
+    (job, *_) = service.get("/admin/jobs").json()["jobs"]
+    assert job["params"] == body | {"users": 3}
+    for wrong, text in (
+        ({"scenario": "none"}, "none"),
+        ({"max_per": {"tag": "nothing", "n": 1}}, "nothing"),
+        ({"n": 2000, "diversity": 0.5}, "expected"),
+        ({"users": []}, "users"),
+        ({"experiment": "home"}, "experiment"),
+        ({"model": "magic"}, "magic"),
+    ):
+        refused = service.client.post("/admin/lists", json=wrong)
+        assert refused.status_code in (404, 422), wrong
+        assert text in refused.text
+
+
 def test_a_damaged_log_is_a_problem_that_names_the_file(service: Service) -> None:
     path = max((service.data / "ratings").glob("*.parquet"), key=lambda one: one.stat().st_size)
     content = path.read_bytes()

@@ -362,10 +362,7 @@ def export_user(
 
 @operation("POST", "/admin/lists")
 def make_lists(*, client: Session, body: ListsBody) -> Job:
-    """Make lists for all users, or for those who pass `user_filter`, in a Parquet file.
-
-    They are as GET /recommend/{user} gives them at this position.
-    """
+    """Make lists for all or some users, as POST /recommend gives them at this position, in a Parquet file."""
     ...
 
 

@@ -17,6 +17,7 @@ from gpu.data.model import Model
 from gpu.online import prepare_online
 from gpu.online.events import N_KEPT
 from service.base.errors import ServiceError
+from service.engine.lists.page import PlainLists
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel
 from service.engine.models.prequential import Prequential
@@ -111,6 +112,8 @@ class _Stage:
         for answer in self._ranking.answer(_queries(), StreamId(self._ms, 0)):
             if isinstance(answer, Exception) and not isinstance(answer, ServiceError):
                 raise answer
+            if isinstance(answer, PlainLists):
+                answer.columns()  # as the event loop does
 
     def learn(self) -> None:
         """Learn the ratings after the snapshot, then every kind of change."""

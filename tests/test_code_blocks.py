@@ -32,7 +32,7 @@ from tests.test_api_document import DOCUMENTS, EXAMPLE, Example
 
 TIMEOUT_S = 60  # of one command of a shell
 PARSED = ("json", "yaml", "toml", "ini")
-SHELL_PROGRAMS = ("openssl", "touch", "chmod", "for", "gunzip")  # which bash runs
+SHELL_PROGRAMS = ("openssl", "touch", "chmod", "for", "gunzip", "printf")  # which bash runs
 PROGRAM = re.compile(r"^(?:\.venv/bin/|/opt/nearfield/bin/)(?=nearfield\b)")
 ASSIGNMENT = re.compile(r"[A-Z_][A-Z0-9_]*=")
 

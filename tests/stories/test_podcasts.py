@@ -20,9 +20,9 @@ def test_listeners_come_back(client: Nearfield) -> None:
 
     # "Discover" leaves out what she knows, and "Continue" has it too.
     assert [one.item for one in client.recommend("ann").items] == ["science", "chess"]
-    assert [one.item for one in client.recommend("ann", include_seen=True).items] == ["morning", "science", "chess"]
+    assert [one.item for one in client.recommend("ann", repeat="allow").items] == ["morning", "science", "chess"]
 
     # She dislikes chess: neither list has it from now on.
     client.event("ann", "chess", "dislike")
     assert [one.item for one in client.recommend("ann").items] == ["science"]
-    assert [one.item for one in client.recommend("ann", include_seen=True).items] == ["morning", "science"]
+    assert [one.item for one in client.recommend("ann", repeat="allow").items] == ["morning", "science"]

@@ -444,6 +444,8 @@ class Sources:
                 seen = [self._what_if.disliked(row, extra), self._what_if.had(row, query, extra, seen_types)]
             else:
                 seen = [] if row is None else [strengths.disliked(row), self._history.had(row, seen_types)]
+        elif row is not None and extra is None and (query.repeat or self._repeat) == "allow":
+            seen[0] = strengths.disliked(row)  # instead of all that the user had
         left_out = self._selection.excluded(query), *seen
         around = self._common.warnings(reason), warnings
         return CommonSource(group, self._common, self._selection, left_out, fallback, around)

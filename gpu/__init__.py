@@ -123,8 +123,6 @@ def fit(
         TrainingDiverged: a parameter is no longer finite.
         DeadFactors: all factors of a side are about zero.
     """
-    if not len(ratings):
-        raise InvalidRatings("Invalid length of ratings: expected at least one rating to train on, got none")
     ratings, _ = usable(ratings, params)
     check_steps(params, ratings)
     if params.is_ordered:
@@ -154,9 +152,12 @@ def usable(ratings: Ratings, params: Params) -> tuple[Ratings, int]:
     Ratings far beyond all others are clipped to the nearest plausible one (`gpu.data.outliers`). Counts of any size
     stay: implicit models dampen or bound them. For NMF a few values below 0 become 0. With `calibration=none` all
     ratings stay.
+
+    Raises:
+        InvalidRatings: there is no rating.
     """
     if not len(ratings):
-        return ratings, 0
+        raise InvalidRatings("Invalid length of ratings: expected at least one rating to train on, got none")
     if not params.is_nonnegative:
         return (ratings, 0) if params.is_implicit or not params.is_calibrated else winsorized(ratings)
     ratings = ratings.with_values(amounts(ratings.by_user.values), amounts(ratings.by_item.values))

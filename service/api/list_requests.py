@@ -6,7 +6,7 @@ import math
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from service.api.requests import Asked, Fields, Filtered, ScenarioName, takes
 from service.base.limits import MAX_RATING
@@ -128,10 +128,18 @@ class RecommendBody(OfRatings):
     """Body of `POST /recommend/{user}`."""
 
 
+# Each form has a tag: without one a wrong value would be told the faults that it has as each of them.
+AllOrSome = Annotated[
+    Annotated[Literal["all"], Tag("all")] | Annotated[list[Id], Field(min_length=1), Tag("ids")],
+    Discriminator(lambda users: "ids" if isinstance(users, list) else "all"),
+    Field(description="All, or the ids of some."),
+]
+
+
 @takes(
     Recommend,
     *(name for name in RULES if name not in ("experiment", "explain", "with_")),  # a file has one model and no room
-    users=(Annotated[Literal["all"] | list[Id], Field(min_length=1, description="All, or the ids of some.")], "all"),
+    users=(AllOrSome, "all"),
     user_filter=(
         Annotated[Filter | None, Field(description="Lists for those of them who pass it alone; default: for all.")],
         None,

@@ -31,7 +31,10 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     service.api.send_events(
         [{"user": VISITOR, "item": "i2", "type": "view", "value": 2, "timestamp": TIME, "event_id": "a"}]
     )
-    service.client.post(f"/admin/users/{encoded()}/merge", json={"from": VISITOR})
+    merge = f"/admin/users/{encoded()}/merge", {"from": VISITOR}
+    eventually(
+        lambda: service.client.post(merge[0], json=merge[1]).status_code == 202
+    )  # 404 until the visitor is known
     service.rate((USER, "i3", 4.1))
     service.rate((USER, "i3", 5.0))
     service.client.request("DELETE", f"/ratings/{encoded()}/i3")

@@ -11,7 +11,7 @@ from nearfield_client.operation import Operation
 import service
 from clients import generate
 
-MOST_LINES, LONGEST_LINE = 5_000, 120
+MOST_LINES, LONGEST_LINE = 5_400, 120
 FOLDERS = (generate.GENERATED_PYTHON, generate.GENERATED_TYPESCRIPT)
 DOCUMENT = generate.document()
 

@@ -57,8 +57,8 @@ def test_a_deleted_event_has_never_come(app: Local) -> None:
     for path in ("w/events/order%201%2F2", "w/events/unknown", "nobody/events/first"):
         assert app.request("DELETE", f"/users/{path}").json()["removed"] is False
     assert app.get("/users/nobody/events").status_code == 404  # a deletion makes nobody known
-    post(app, ("w", "lamp", "purchase", "order 1/2"))  # counts: the first has never come
-    assert app.get("/users/w/events").json()["events"][0]["strength"] == 11.0
+    again = post(app, ("w", "lamp", "purchase", "order 1/2"))  # counts: the first has never come
+    assert app.get("/users/w/events", wait_for=again).json()["events"][0]["strength"] == 11.0
     answer = app.request("DELETE", "/users/w/events/" + "e" * 129)
     assert answer.status_code == 422
 

@@ -27,7 +27,7 @@ LARGEST_SEED = 2**63 - 1
     ],
 )
 def test_every_way_in_gives_the_same_training(algorithm: str, text: dict[str, str], value: dict[str, Any]) -> None:
-    form = {"algorithm": algorithm, "activate": "on"} | {f"param.{name}": each for name, each in text.items()}
+    form = {"algorithm": algorithm, "then": "live"} | {f"param.{name}": each for name, each in text.items()}
     asked = [Training.of(algorithm, text), Training.of(algorithm, value), training_of(form)]
     asked += [Retrain(algorithm=algorithm, params=given).judged() for given in (text, value)]
     assert asked == [Training(algorithm, value, algorithm, True, False, False, False)] * 5

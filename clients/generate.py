@@ -53,7 +53,7 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def files(described: dict[str, Any]) -> dict[Path, str]:
     """Path -> text of each generated file."""
-    models = python_code.Models(described["components"]["schemas"])
+    models = python_code.Models(described)
     operations = python_code.operations(described, models)
     python = {GENERATED_PYTHON / "api" / f"{tag}.py": text for tag, text in operations.items()}
     python[GENERATED_PYTHON / "models.py"] = models.text()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 Schema = dict[str, Any]
 WIDTH = 120
-OPTIONAL = " | Unset = UNSET"
+NULLABLE = " | None"
 PLAIN = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 FORMATS = {"date": "datetime.date", "date-time": "datetime.datetime"}
 REFUSED = {"allOf", "not", "patternProperties"}  # kinds of schemas that the API does without
@@ -42,7 +42,6 @@ import datetime
 from typing import Any, Literal
 
 from nearfield_client.generated.models import {names}
-from nearfield_client.model import UNSET, Unset
 from nearfield_client.operation import operation
 from nearfield_client.session import Session
 
@@ -59,10 +58,11 @@ class Definition(NamedTuple):
 class Models:
     """The module of all types. What a schema has inside, an enumeration or an object, gets a name and a type too."""
 
-    def __init__(self, schemas: dict[str, Schema]) -> None:
-        self._schemas = schemas
+    def __init__(self, document: Schema) -> None:
+        self._schemas: dict[str, Schema] = document["components"]["schemas"]
+        self._patched_schemas = {name for methods in document["paths"].values() for name in _patched_by(methods)}
         self._inner: dict[str, Definition] = {}
-        objects = {name: schema for name, schema in schemas.items() if schema.get("type") == "object"}
+        objects = {name: schema for name, schema in self._schemas.items() if schema.get("type") == "object"}
         self._definitions = {name: self._class(name, schema) for name, schema in objects.items()}
 
     def text(self) -> str:
@@ -94,10 +94,10 @@ class Models:
             self._inner[owner + name] = Definition("", f" = Literal[{', '.join(map(repr, schema['enum']))}]\n")
             return owner + name
         if alternatives := _alternatives(schema):
-            return " | ".join(dict.fromkeys(self.type_of(one, owner, name) for one in alternatives))
+            return _union([self.type_of(one, owner, name) for one in alternatives])
         if isinstance(kind, list):
             one_each = ({**schema, "type": one} for one in kind)
-            return " | ".join(self.type_of(one, owner, f"{name}Type{number}") for number, one in enumerate(one_each))
+            return _union([self.type_of(one, owner, f"{name}Type{number}") for number, one in enumerate(one_each)])
         if kind == "array":
             items = {"anyOf": schema["prefixItems"]} if "prefixItems" in schema else schema["items"]
             return f"list[{self.type_of(items, owner, f'{name}Item')}]"
@@ -110,18 +110,41 @@ class Models:
     def _class(self, name: str, schema: Schema) -> Definition:
         if "properties" not in schema:
             values = self.type_of(schema.get("additionalProperties", {}), name, "Value")
-            return Definition("class ", f'(Entries[{values}]):\n    """Values by their name."""\n')
+            return Definition("class ", f'(Entries["{values}"]):\n    """Values by their name."""\n')
         base = "Model" if schema.get("additionalProperties") is False else "OpenModel"
         required = schema.get("required", ())
         fields = sorted(schema["properties"].items(), key=lambda field: field[0] not in required)
-        lines = [
-            f"    {python_name(field)}: {self.type_of(inner, name, pascal(field))}"
-            + ("" if field in required else OPTIONAL)
-            for field, inner in fields
-        ]
+        optional = _patched if name in self._patched_schemas else _optional
+        lines = []
+        for field, inner in fields:
+            kind = self.type_of(inner, name, pascal(field))
+            lines.append(f"    {python_name(field)}: {kind if field in required else optional(kind)}")
         documented = {python_name(field): inner.get("description", "") for field, inner in fields}
         text = docstring(schema.get("description", "An object of the API."), "Attributes", documented)
-        return Definition("@dataclass(slots=True)\nclass ", f"({base}):\n{text}\n\n" + "\n".join(lines) + "\n")
+        return Definition("@dataclass\nclass ", f"({base}):\n{text}\n\n" + "\n".join(lines) + "\n")
+
+
+def _patched_by(methods: Schema) -> list[str]:
+    """The schemas of what a PATCH takes: what a field has not keeps what is there, and null removes it."""
+    if "patch" not in methods:
+        return []
+    body = methods["patch"]["requestBody"]["content"]["application/json"]["schema"]
+    return [one["$ref"].rpartition("/")[2] for one in _alternatives(body) or [body] if "$ref" in one]
+
+
+def _union(kinds: list[str]) -> str:
+    return " | ".join(dict.fromkeys(sorted(kinds, key="None".__eq__)))
+
+
+def _optional(kind: str) -> str:
+    """The type and the default of what may be left out."""
+    return f"{kind.removesuffix(NULLABLE)}{NULLABLE} = None"
+
+
+def _patched(kind: str) -> str:
+    """The same for what a PATCH may leave out, where None has a meaning of its own."""
+    others = kind.removesuffix(NULLABLE)
+    return f"{others} | Unset{NULLABLE if others != kind else ''} = UNSET"
 
 
 def _alternatives(schema: Schema) -> list[Schema]:
@@ -159,7 +182,7 @@ def _declaration(method: str, path: str, operation: Schema, models: Models) -> s
             in_path.append(f"{parameter}: {kind}")
             path = path.replace(f"{{{one['name']}}}", f"{{{parameter}}}")
             continue
-        others.append(f"{parameter}: {kind}{'' if one['required'] else OPTIONAL}")
+        others.append(f"{parameter}: {kind if one['required'] else _optional(kind)}")
         if one["in"] == "header":
             headers[parameter] = one["name"]
     answer = next(answer for status, answer in operation["responses"].items() if status.startswith("2"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from nearfield_client import Nearfield, answer
+from nearfield_client import Nearfield
 from nearfield_client.generated import models
 from nearfield_client.generated.api import admin
 from nearfield_client.generated.models import Job, KeyBody, ListsBody, Retrain, WebhookBody
@@ -44,7 +44,7 @@ def done(client: Nearfield, job: Job) -> Job:
     """A job, after its success."""
 
     def now() -> Job | None:
-        state = answer(admin.get_job.sync(job.id, client=client))
+        state = admin.get_job.sync(job.id, client=client)
         return state if state.state == "succeeded" else None
 
     return eventually(now)
@@ -56,11 +56,11 @@ def given(client: Nearfield) -> dict[str, tuple[Any, ...]]:
     params = models.RetrainParams.from_dict({"n_factors": 4})
     for name in (MODEL, OTHER):
         training = Retrain("als-implicit", params=params, name=name, activate=True)
-        trained = done(client, answer(admin.retrain.sync(client=client, body=training)))
-    eventually(lambda: sum(one.live for one in answer(admin.list_models.sync(client=client)).models) == 2)
-    lists = done(client, answer(admin.make_lists.sync(client=client, body=ListsBody(users="all", n=3))))
-    hook = answer(admin.make_webhook.sync(client=client, body=HOOK))
-    key = answer(admin.make_key.sync(client=client, body=KeyBody("old", "read")))
+        trained = done(client, admin.retrain.sync(client=client, body=training))
+    eventually(lambda: sum(one.live for one in admin.list_models.sync(client=client).models) == 2)
+    lists = done(client, admin.make_lists.sync(client=client, body=ListsBody(users="all", n=3)))
+    hook = admin.make_webhook.sync(client=client, body=HOOK)
+    key = admin.make_key.sync(client=client, body=KeyBody("old", "read"))
     rotation = models.ScenarioBodyRotation(half_life="1d")
     scenario = models.ScenarioBody(n=5, boosts=[BOOST], rotate=rotation, filter_=BOOST.filter_)
     several = models.RecommendBody(
@@ -146,4 +146,11 @@ def test_each_operation_succeeds(client: Nearfield, given: dict[str, tuple[Any, 
             assert name in {"get_metrics", "export", "export_user", "get_export"}, "it has no JSON"
             assert response.content
         else:
-            assert plain(response.parsed) == json.loads(response.content), name
+            assert without_nulls(plain(response.parsed)) == without_nulls(json.loads(response.content)), name
+
+
+def without_nulls(document: Any) -> Any:
+    """A model says None for a field that is null and for one that is not there."""
+    if isinstance(document, dict):
+        return {name: without_nulls(value) for name, value in document.items() if value is not None}
+    return list(map(without_nulls, document)) if isinstance(document, list) else document

@@ -1,5 +1,6 @@
 """The generated parts of the clients are what the generator makes of the document that the service serves."""
 
+import ast
 import importlib
 import json
 import tomllib
@@ -10,6 +11,7 @@ from nearfield_client.operation import Operation
 
 import service
 from clients import generate
+from tests.clients import oldest
 
 MOST_LINES, LONGEST_LINE = 5_400, 120
 FOLDERS = (generate.GENERATED_PYTHON, generate.GENERATED_TYPESCRIPT)
@@ -62,6 +64,16 @@ def test_each_schema_has_its_fields() -> None:
         if "properties" in schema:
             names = set(getattr(models, name).__dataclass_fields__) - {"additional_properties"}
             assert {field.removesuffix("_") for field in names} == set(schema["properties"]), name
+
+
+def test_the_python_client_is_written_for_the_oldest_python_that_it_names() -> None:
+    """`make lint` looks for what this version lacks, and a workflow runs `oldest.py` on it."""
+    project = tomllib.loads((generate.PYTHON / "pyproject.toml").read_text("utf-8"))
+    assert project["project"]["requires-python"] == ">=3.9"
+    assert project["tool"]["ruff"]["target-version"] == "py39"
+    for path in (generate.PYTHON / "nearfield_client").rglob("*.py"):
+        ast.parse(path.read_text("utf-8"), str(path), feature_version=(3, 9))
+    assert oldest.read() > 150
 
 
 def test_both_have_the_version_of_the_service() -> None:

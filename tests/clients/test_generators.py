@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from nearfield_client import UNSET
 
 from clients import python_code, typescript_code
 
@@ -47,7 +46,12 @@ SCHEMAS: dict[str, Any] = {
         },
     },
     "Closed": {"type": "object", "additionalProperties": False, "properties": {"text": TEXT}},
+    "Patch": {
+        "type": "object",
+        "properties": {"text": {"anyOf": [NULL, TEXT]}, "number": NUMBER},
+    },
 }
+PATCH = {"requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Patch"}}}}}
 FULL = {
     "from": "a",
     "inner": {"text": "b"},
@@ -61,16 +65,23 @@ FULL = {
     "state": "on",
     "only": "all",
     "pair": [1.0, None],
-    "either": None,
+    "either": 4.0,
     "any": {"z": 1},
 }
+
+
+def described(schemas: dict[str, Any]) -> dict[str, Any]:
+    return {"components": {"schemas": schemas}, "paths": {}}
+
+
+DOCUMENT = described(SCHEMAS)
 
 
 @pytest.fixture(scope="module")
 def models() -> Iterator[Any]:
     module = types.ModuleType("made_models")
     sys.modules[module.__name__] = module
-    exec(python_code.Models(SCHEMAS).text(), module.__dict__)
+    exec(python_code.Models({**DOCUMENT, "paths": {"/things": {"patch": PATCH}}}).text(), module.__dict__)
     yield module
     del sys.modules[module.__name__]
 
@@ -101,17 +112,22 @@ def test_times_are_numbers_dates_or_texts(models: Any, given: object) -> None:
 
 def test_what_is_not_given_is_not_sent(models: Any) -> None:
     whole = models.Whole("a", models.Inner("b"))
-    assert whole.state is UNSET
-    assert not whole.state
+    assert whole.state is None
     assert whole.to_dict() == {"from": "a", "inner": {"text": "b"}}
+    assert models.Whole("a", None).to_dict() == {"from": "a", "inner": None}, "what is required is always sent"
     with pytest.raises(TypeError, match="from_"):
         models.Whole.from_dict({"inner": {"text": "b"}})
     assert models.Closed.from_dict({"text": "a", "other": 1}).to_dict() == {"text": "a"}
 
 
+def test_none_is_sent_where_it_removes_something(models: Any) -> None:
+    assert models.Patch().to_dict() == {}
+    assert models.Patch(text=None, number=1.0).to_dict() == {"text": None, "number": 1.0}
+    assert models.Patch.__annotations__ == {"text": "str | Unset | None", "number": "float | Unset"}
+
+
 def test_the_types_of_typescript() -> None:
-    document = {"components": {"schemas": SCHEMAS}, "paths": {}}
-    text = typescript_code.module(document)
+    text = typescript_code.module(DOCUMENT)
     for member in (
         "/** A time. */\n    when?: number | string;",
         "from: string;",
@@ -134,13 +150,13 @@ def test_the_types_of_typescript() -> None:
 @pytest.mark.parametrize("name", ["half-life", "next_", "tag.genre"])
 def test_a_name_that_python_could_not_send_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="Invalid name in the document: expected letters, digits and _, got '"):
-        python_code.Models({"One": {"type": "object", "properties": {name: TEXT}}})
+        python_code.Models(described({"One": {"type": "object", "properties": {name: TEXT}}}))
 
 
 @pytest.mark.parametrize("schema", [{"allOf": [INNER]}, {"type": "object", "patternProperties": {"^a": TEXT}}])
 def test_a_kind_of_schema_that_it_cannot_write_is_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"Invalid schema of One.Field: expected no .*, got (allOf|patternProperties)"):
-        python_code.Models({"One": {"type": "object", "properties": {"field": schema}}})
+        python_code.Models(described({"One": {"type": "object", "properties": {"field": schema}}}))
 
 
 def test_operations_of_all_kinds() -> None:
@@ -166,12 +182,12 @@ def test_operations_of_all_kinds() -> None:
             }
         },
     }
-    made = python_code.operations(document, python_code.Models(SCHEMAS))["things"]
+    made = python_code.operations(document, python_code.Models(DOCUMENT))["things"]
     assert '@operation("GET", "/things/{type_}", headers={"x_key_id": "X-Key-Id"})' in made
     times = "float | datetime.date | datetime.datetime"
-    declared = f"def get_thing(type_: str, *, client: Session, x_key_id: str | Unset = UNSET, since: {times} | Unset"
+    declared = f"def get_thing(type_: str, *, client: Session, x_key_id: str | None = None, since: {times} | None"
     assert declared in made
-    assert " | Unset = UNSET, size: float) -> Inner:" in made
+    assert " | None = None, size: float) -> Inner:" in made
     assert "import datetime\n" in made
     assert "def end_thing(*, client: Session) -> Any:" in made
     types_made = typescript_code.module(document)

@@ -8,11 +8,11 @@ from email.utils import formatdate
 
 import httpx
 import pytest
-from nearfield_client import Nearfield, RequestFailed, UnexpectedStatus, answer
+from nearfield_client import AsyncNearfield, Nearfield, NearfieldError
 from nearfield_client.generated.api.admin import retrain
 from nearfield_client.generated.api.ratings import post_events, post_ratings
 from nearfield_client.generated.api.recommendations import list_popular, recommend_user_filtered
-from nearfield_client.generated.models import PostedEvent, PostedRating, RecommendBody, Retrain
+from nearfield_client.generated.models import Job, PostedEvent, PostedRating, RecommendBody, Retrain
 from nearfield_client.positions import NEVER_WAIT, WAITING_POSTS
 
 from clients import generate
@@ -44,7 +44,7 @@ def client(server: Scripted) -> Iterator[Nearfield]:
 @pytest.mark.parametrize("refusal", [LIMITED, BUSY])
 def test_what_was_not_applied_is_sent_again(server: Scripted, client: Nearfield, refusal: Given) -> None:
     server.will_answer(refusal, ACCEPTED)
-    assert answer(post_events.sync(client=client, body=EVENT)).accepted == 1
+    assert post_events.sync(client=client, body=EVENT).accepted == 1
     assert [one.path for one in server.asked] == ["/events"] * 2
     assert server.asked[0] == server.asked[1]
 
@@ -54,11 +54,11 @@ def test_what_may_have_been_applied_is_sent_again_if_that_changes_nothing(
     server: Scripted, client: Nearfield, unknown: Given
 ) -> None:
     server.will_answer(unknown, ACCEPTED)
-    assert answer(post_ratings.sync(client=client, body=[RATING])).accepted == 1
+    assert post_ratings.sync(client=client, body=[RATING]).accepted == 1
     server.will_answer(unknown, ACCEPTED)
-    assert answer(post_events.sync(client=client, body=EVENT, x_source="queue", x_offset=5)).accepted == 1
+    assert post_events.sync(client=client, body=EVENT, x_source="queue", x_offset=5).accepted == 1
     server.will_answer(unknown, POPULAR)
-    assert answer(list_popular.sync(client=client)).items == []
+    assert list_popular.sync(client=client).items == []
     server.will_answer(unknown, ACCEPTED)
     with client.events() as batch:
         batch.add(EVENT)
@@ -68,28 +68,70 @@ def test_what_may_have_been_applied_is_sent_again_if_that_changes_nothing(
 
 def test_what_may_have_been_applied_is_else_not_sent_again(server: Scripted, client: Nearfield) -> None:
     server.will_answer(LOST, ACCEPTED)
-    with pytest.raises(RequestFailed, match="503 stream-unavailable: wait") as refused:
-        answer(post_events.sync(client=client, body=EVENT))
+    with pytest.raises(NearfieldError, match="503 stream-unavailable: wait") as refused:
+        post_events.sync(client=client, body=EVENT)
     assert refused.value.slug == "stream-unavailable"
     assert len(server.asked) == 1
     server.will_answer(BROKEN, ACCEPTED)
-    with pytest.raises(httpx.RemoteProtocolError):
+    with pytest.raises(NearfieldError, match="No answer: Server disconnected") as unknown:
         post_events.sync(client=client, body=EVENT)
+    assert (unknown.value.status, unknown.value.retry_after, unknown.value.problem) == (None, None, None)
+    assert isinstance(unknown.value.__cause__, httpx.RemoteProtocolError)
     assert len(server.asked) == 1
     server.will_answer(LOST)
-    with pytest.raises(RequestFailed):
-        answer(retrain.sync(client=client, body=TRAINING))
+    with pytest.raises(NearfieldError):
+        retrain.sync(client=client, body=TRAINING)
 
 
-def test_what_is_no_answer_of_the_service_is_none_or_raised(server: Scripted, client: Nearfield) -> None:
+def test_what_is_no_answer_of_the_service_is_an_error_too(server: Scripted, client: Nearfield) -> None:
     documents: tuple[object, ...] = (None, [], "text", {"title": "no problem"})
     for document in documents:
-        server.will_answer(Given(418, document), Given(418, document))
-        with pytest.raises(RequestFailed, match="no answer that the API describes"):
-            answer(list_popular.sync(client=client))
-        strict = Nearfield(server.url, raise_on_unexpected_status=True)
-        with strict, pytest.raises(UnexpectedStatus, match="418"):
-            list_popular.sync(client=strict)
+        server.will_answer(Given(418, document))
+        with pytest.raises(NearfieldError, match=r"418 I'm a Teapot: expected a problem document .*, got") as refused:
+            list_popular.sync(client=client)
+        assert (refused.value.status, refused.value.slug, refused.value.problem) == (418, "", None)
+
+
+def test_an_error_says_what_the_service_says(server: Scripted, client: Nearfield) -> None:
+    server.will_answer(problem(503, "overloaded", Retry_After="700"))
+    with pytest.raises(NearfieldError, match=r"^503 overloaded: wait$") as refused:
+        list_popular.sync(client=client)
+    error = refused.value
+    assert (error.status, error.title, error.detail, error.slug) == (503, "overloaded", "wait", "overloaded")
+    assert error.retry_after == 700
+    assert error.problem is not None and error.problem.request_id == "1"
+
+
+JOB = {
+    **dict.fromkeys(("phase", "algorithm", "name", "calibration", "promoted", "version", "backend", "reason", "error")),
+    **{"id": "j1", "kind": "train", "progress": 0.5, "shadow": False, "created_ms": 1},
+    **{"metrics": {}, "params": {}, "trials": []},
+}
+
+
+def test_a_job_is_waited_for(server: Scripted, client: Nearfield) -> None:
+    def job(state: str, **more: object) -> Given:
+        return Given(200, JOB | {"state": state} | more)
+
+    begun = Job.from_dict(JOB | {"state": "queued"})
+    server.will_answer(job("running"), job("succeeded", version="v1"))
+    assert client.wait(begun).version == "v1"
+    assert [one.path for one in server.asked] == ["/admin/jobs/j1"] * 2
+    server.will_answer()
+    assert client.wait(Job.from_dict(JOB | {"state": "succeeded"})).id == "j1"
+
+    async def fails() -> None:
+        async with AsyncNearfield(server.url) as one:
+            server.will_answer(job("succeeded"))
+            assert (await one.wait(begun)).state == "succeeded"
+            server.will_answer(job("failed", error="no ratings"))
+            await one.wait(begun)
+
+    with pytest.raises(NearfieldError, match=r"^Job failed: no ratings$"):
+        asyncio.run(fails())
+    server.will_answer(job("cancelled"))
+    with pytest.raises(NearfieldError, match=r"^Job cancelled: j1$"):
+        client.wait(begun)
 
 
 def test_the_key_is_sent_as_the_client_was_told(server: Scripted) -> None:
@@ -106,18 +148,21 @@ def test_the_key_is_sent_as_the_client_was_told(server: Scripted) -> None:
 def test_patience_bounds_the_pauses(server: Scripted) -> None:
     with Nearfield(server.url, patience_s=0.6) as client:
         server.will_answer(*[LIMITED] * 4)
-        with pytest.raises(RequestFailed, match="429"):
-            answer(list_popular.sync(client=client))
+        with pytest.raises(NearfieldError, match="429"):
+            list_popular.sync(client=client)
         assert len(server.asked) == 3, "a pause counts as a quarter of a second at least"
         soon, late = formatdate(0, usegmt=True), formatdate(4e9, usegmt=True)
         server.will_answer(problem(503, "overloaded", Retry_After=soon), problem(503, "overloaded", Retry_After=late))
-        with pytest.raises(RequestFailed):
-            answer(list_popular.sync(client=client))
+        with pytest.raises(NearfieldError):
+            list_popular.sync(client=client)
         assert len(server.asked) == 2, "a date that is too far away is not waited for"
 
 
 def test_an_address_without_service_is_tried_again_until_patience_ends() -> None:
-    with Nearfield("http://127.0.0.1:9", patience_s=0.3) as client, pytest.raises(httpx.ConnectError):
+    with (
+        Nearfield("http://127.0.0.1:9", patience_s=0.3) as client,
+        pytest.raises(NearfieldError, match=r"^No answer: "),
+    ):
         retrain.sync(client=client, body=TRAINING)
 
 
@@ -141,8 +186,8 @@ def test_reads_wait_for_the_newest_position_of_writes(server: Scripted, client: 
 def test_reads_by_post_wait_too_and_only_what_is_set_is_sent(server: Scripted, client: Nearfield) -> None:
     client.wait_for("7-0")
     server.will_answer(problem(404, "unknown-user"))
-    with pytest.raises(RequestFailed, match="404"):
-        answer(recommend_user_filtered.sync("..", client=client, body=RecommendBody(scenario="home")))
+    with pytest.raises(NearfieldError, match="404"):
+        recommend_user_filtered.sync("..", client=client, body=RecommendBody(scenario="home"))
     assert server.asked[0].path == "/recommend/%2E%2E"
     assert json.loads(server.asked[0].body) == {"wait_for": "7-0", "scenario": "home"}
 
@@ -165,7 +210,7 @@ def test_asynchronous_functions_do_the_same(server: Scripted) -> None:
     async def ask() -> int:
         async with Nearfield(server.url) as client:
             client.wait_for("7-0")
-            return len(answer(await list_popular.asyncio(client=client)).items)
+            return len((await list_popular.asyncio(client=client)).items)
 
     server.will_answer(BUSY, POPULAR)
     assert asyncio.run(ask()) == 0

@@ -85,7 +85,7 @@ def ran(*command: object, **environment: str) -> str:
 def test_it_does_what_the_python_client_does(node: str, dist: Path, address: str) -> None:
     script = generate.TYPESCRIPT / "test" / "client.test.mjs"
     printed = ran(node, "--test-reporter=tap", script, DIST=str(dist), ADDRESS=address, KEY=KEY)
-    assert "# pass 10\n# fail 0" in printed
+    assert "# pass 11\n# fail 0" in printed
 
 
 def test_the_examples_of_its_readme_run(node: str, dist: Path, address: str) -> None:

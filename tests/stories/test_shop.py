@@ -1,6 +1,6 @@
 """A shop of 200 products: what is bought leaves the lists, and filters hold."""
 
-from nearfield_client import Nearfield, answer
+from nearfield_client import Nearfield
 from nearfield_client.generated.api.recommendations import recommend_user
 from nearfield_client.generated.models import RecommendUserFilter
 
@@ -31,7 +31,7 @@ def test_a_shop_opens(client: Nearfield) -> None:
 
     # A page of honey at 20 at most shows nothing else, and says how many products pass.
     cheap = RecommendUserFilter.from_dict({"tag.kind": "honey", "max.price": "20"})
-    listed = answer(recommend_user.sync("ann", client=client, n=100, filter_=cheap))
+    listed = recommend_user.sync("ann", client=client, n=100, filter_=cheap)
     assert listed.eligible == 20
     assert listed.items
     assert all(one.item.startswith("honey-") and int(one.item[6:]) <= 20 for one in listed.items)

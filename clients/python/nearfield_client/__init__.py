@@ -2,25 +2,13 @@
 
 `Nearfield` and `AsyncNearfield` have the methods that most programs need. They repeat what may be repeated, and read
 what they have written. Either is the `client` of the functions in `nearfield_client.generated.api`, which reach every
-route: `answer` turns their refusals into errors, `each` reads page by page, `Batch` writes batches.
+route: `each` reads page by page, `Batch` writes batches. All of them raise `NearfieldError`.
 """
 
 from nearfield_client.batches import Batch
-from nearfield_client.model import UNSET, Unset
 from nearfield_client.nearfield import AsyncNearfield, Nearfield
 from nearfield_client.operation import Response
 from nearfield_client.pages import each
-from nearfield_client.problems import RequestFailed, UnexpectedStatus, answer
+from nearfield_client.problems import NearfieldError
 
-__all__ = [
-    "UNSET",
-    "AsyncNearfield",
-    "Batch",
-    "Nearfield",
-    "RequestFailed",
-    "Response",
-    "UnexpectedStatus",
-    "Unset",
-    "answer",
-    "each",
-]
+__all__ = ["AsyncNearfield", "Batch", "Nearfield", "NearfieldError", "Response", "each"]

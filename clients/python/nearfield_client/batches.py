@@ -7,13 +7,16 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
 
 from nearfield_client.model import Model
-from nearfield_client.problems import RequestFailed, problem_in
+from nearfield_client.problems import refusal
 from nearfield_client.retries import REPEATABLE
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MAX_ELEMENTS = 1000  # of one body; the service's default
 MAX_BYTES = 900_000  # of one body; below the service's default
@@ -61,8 +64,7 @@ class Batch:
         """Add an element, a mapping as the API takes it or a generated model. A full body is posted first.
 
         Raises:
-            RequestFailed: the service refused the body.
-            httpx.TransportError: it did not answer.
+            NearfieldError: the service refused the body, or did not answer.
         """
         given = element.to_dict() if isinstance(element, Model) else element
         if self._are_events:
@@ -85,7 +87,7 @@ class Batch:
         headers, extensions = {"Content-Type": "application/json"}, {REPEATABLE: True}
         response = self._connections.post(self._path, content=body, headers=headers, extensions=extensions)
         if not response.is_success:
-            raise RequestFailed(problem_in(response))
+            raise refusal(response)
         answer = response.json()
         self.accepted += answer["accepted"]
         self.n_rejected += len(answer["rejected"])

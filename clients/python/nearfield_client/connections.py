@@ -41,7 +41,7 @@ class Connections(httpx.Client):
             except httpx.TransportError as error:
                 pause_s = attempts.pause_after(error)
                 if pause_s is None:
-                    raise proxies.named(error, self._proxy) from error.__cause__
+                    raise proxies.no_answer(error, self._proxy) from error
             else:
                 if is_refusal(response):
                     response.read()
@@ -76,7 +76,7 @@ class AsyncConnections(httpx.AsyncClient):
             except httpx.TransportError as error:
                 pause_s = attempts.pause_after(error)
                 if pause_s is None:
-                    raise proxies.named(error, self._proxy) from error.__cause__
+                    raise proxies.no_answer(error, self._proxy) from error
             else:
                 if is_refusal(response):
                     await response.aread()

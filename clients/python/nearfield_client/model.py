@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import datetime
-import types
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 V = TypeVar("V")
 Reader = Callable[[Any], Any]
@@ -24,7 +28,7 @@ class Unset:
         return "UNSET"
 
 
-UNSET = Unset()  # a field that an answer has not, or that a request does not send
+UNSET = Unset()  # an attribute that a PATCH leaves as it is: there None removes it
 
 
 class Entries(dict[str, V]):
@@ -35,7 +39,7 @@ class Entries(dict[str, V]):
     @classmethod
     def from_dict(cls, source: Mapping[str, V]) -> Self:
         """From its JSON."""
-        read = reader_of(get_args(cls.__orig_bases__[0])[0])
+        read = reader_of(evaluated(get_args(cls.__orig_bases__[0])[0], cls.__module__))
         return cls(source if read is None else {key: read(value) for key, value in source.items()})
 
     def to_dict(self) -> dict[str, Any]:
@@ -48,34 +52,34 @@ class Entries(dict[str, V]):
         return self
 
 
-@dataclass(slots=True)
+@dataclass
 class Model:
     """An object with the fields of a schema."""
 
     @classmethod
     def from_dict(cls, source: Mapping[str, Any]) -> Self:
-        """From its JSON; fields that the schema lacks are left out.
+        """From its JSON. Fields that the schema lacks are left out; what the JSON lacks is None.
 
         Raises:
             TypeError: a field is missing.
         """
         given = {}
-        for key, (name, read) in _fields(cls).items():
+        for key, one in _fields(cls).items():
             if key in source:
-                given[name] = source[key] if read is None else read(source[key])
+                given[one.name] = source[key] if one.read is None else one.read(source[key])
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON, without what is `UNSET`."""
+        """As JSON, without what was not given: fields that have their default."""
         made = {}
-        for key, (name, _) in _fields(type(self)).items():
-            value = getattr(self, name)
-            if value is not UNSET:
+        for key, one in _fields(type(self)).items():
+            value = getattr(self, one.name)
+            if value is not one.default:
                 made[key] = plain(value)
         return made
 
 
-@dataclass(slots=True)
+@dataclass
 class OpenModel(Model):
     """A model that keeps fields which the schema lacks, such as those of a later version of the service.
 
@@ -92,13 +96,13 @@ class OpenModel(Model):
         Raises:
             TypeError: a field is missing.
         """
-        made = super(OpenModel, cls).from_dict(source)  # `super()` alone means the class from before `slots=True`
+        made = super().from_dict(source)
         made.additional_properties = {key: value for key, value in source.items() if key not in _fields(cls)}
         return made
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON, without what is `UNSET`."""
-        return self.additional_properties | super(OpenModel, self).to_dict()
+        """As JSON, without what was not given."""
+        return self.additional_properties | super().to_dict()
 
     def __getitem__(self, key: str) -> Any:
         return self.additional_properties[key]
@@ -117,9 +121,9 @@ def plain(value: Any) -> Any:
     """What JSON has for a value: objects for models, texts of ISO 8601 for times."""
     if value is None or isinstance(value, (str, float, int)):
         return value
-    if isinstance(value, Model | Entries):
+    if isinstance(value, (Model, Entries)):
         return value.to_dict()
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [plain(one) for one in value]
     return value.isoformat() if isinstance(value, datetime.date) else value
 
@@ -127,14 +131,14 @@ def plain(value: Any) -> Any:
 @cache
 def reader_of(kind: Any) -> Reader | None:
     """What makes a value of a type from its JSON; None if it is one already."""
-    if isinstance(kind, type) and issubclass(kind, Model | Entries):
+    if isinstance(kind, type) and issubclass(kind, (Model, Entries)):
         return kind.from_dict
     if kind in (datetime.date, datetime.datetime):
         return _time
     if get_origin(kind) is list:
         read = reader_of(get_args(kind)[0])
         return None if read is None else lambda values: [read(one) for one in values]
-    if get_origin(kind) in (Union, types.UnionType):
+    if get_origin(kind) is Union:
         return _reader_of_one(get_args(kind))
     return None
 
@@ -156,9 +160,24 @@ def _reader_of_one(kinds: tuple[Any, ...]) -> Reader | None:
     return read if readers else None
 
 
+class _Unions(ast.NodeTransformer):
+    def visit_BinOp(self, node: ast.BinOp) -> ast.Subscript:
+        """`A | B` becomes `Union[A, B]`."""
+        self.generic_visit(node)
+        both = ast.Tuple([node.left, node.right], ast.Load())
+        return ast.Subscript(ast.Name("Union", ast.Load()), both, ast.Load())
+
+
+def evaluated(annotation: str, module: str) -> Any:
+    """The type that an annotation of a module means. Python 3.9 has no `|` of types, so it is evaluated as `Union`."""
+    tree = ast.fix_missing_locations(_Unions().visit(ast.parse(annotation, mode="eval")))
+    return eval(compile(tree, module, "eval"), {**vars(sys.modules[module]), "Union": Union})  # noqa: S307
+
+
 class _Field(NamedTuple):
     name: str
     read: Reader | None
+    default: Any  # `dataclasses.MISSING` if the field is required: then None is sent too
 
 
 _FIELDS: dict[type, dict[str, _Field]] = {}  # of the models that were used so far
@@ -168,9 +187,11 @@ def _fields(model: type[Model]) -> dict[str, _Field]:
     """Key in JSON -> field."""
     made = _FIELDS.get(model)
     if made is None:
-        kinds = get_type_hints(model)
-        names = [one.name for one in fields(model) if one.init]
-        made = _FIELDS[model] = {name.removesuffix("_"): _Field(name, reader_of(kinds[name])) for name in names}
+        made = _FIELDS[model] = {}
+        for one in fields(model):
+            if one.init:
+                read = reader_of(evaluated(str(one.type), model.__module__))
+                made[one.name.removesuffix("_")] = _Field(one.name, read, one.default)
     return made
 
 
@@ -183,7 +204,7 @@ def _json_type(kind: Any) -> type:
 def _time(text: str) -> datetime.date | str:
     for kind in (datetime.date, datetime.datetime):
         with contextlib.suppress(ValueError):
-            return kind.fromisoformat(text)
+            return kind.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.9 does not know Z
     return text
 
 

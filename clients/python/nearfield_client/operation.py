@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Coroutine, Mapping, MutableMapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Generic, ParamSpec, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 import httpx
 
-from nearfield_client.generated.models import ProblemDocument
-from nearfield_client.model import Entries, Unset, plain, reader_of
-from nearfield_client.problems import UnexpectedStatus, problem_in
+from nearfield_client.model import Entries, evaluated, plain, reader_of
+from nearfield_client.problems import refusal
 from nearfield_client.session import Session
+
+if sys.version_info >= (3, 10):
+    from typing import ParamSpec
+else:
+    from typing_extensions import ParamSpec
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
+@dataclass
 class Response(Generic[T]):
-    """An answer with what HTTP says about it; `parsed` is None if it is not one that the API describes, or no JSON."""
+    """An answer with what HTTP says about it; `parsed` is None if it is no JSON."""
 
     status_code: HTTPStatus
     content: bytes
     headers: MutableMapping[str, str]
-    parsed: T | None
+    parsed: T
 
 
 class Operation(Generic[P, T]):
@@ -36,19 +41,18 @@ class Operation(Generic[P, T]):
 
     Attributes:
         method, path, parameters: what it sends; a name in braces in the path is a parameter.
-        sync: asks, and returns the answer, or the problem if the service refuses. `answer` raises the latter.
+        sync: asks, and returns the answer.
         sync_detailed: the same with status, headers and bytes.
         asyncio, asyncio_detailed: the same as coroutines.
 
     Raises, each of them:
-        UnexpectedStatus: neither an answer nor a problem came, and the client was made to raise this.
-        httpx.TransportError: the service did not answer.
+        NearfieldError: the service refused the request, or did not answer.
     """
 
-    sync: Callable[P, T | ProblemDocument | None]
-    sync_detailed: Callable[P, Response[T | ProblemDocument]]
-    asyncio: Callable[P, Coroutine[Any, Any, T | ProblemDocument | None]]
-    asyncio_detailed: Callable[P, Coroutine[Any, Any, Response[T | ProblemDocument]]]
+    sync: Callable[P, T]
+    sync_detailed: Callable[P, Response[T]]
+    asyncio: Callable[P, Coroutine[Any, Any, T]]
+    asyncio_detailed: Callable[P, Coroutine[Any, Any, Response[T]]]
 
     def __init__(self, declared: Callable[P, T], method: str, path: str, headers: Mapping[str, str]) -> None:
         self.__doc__ = declared.__doc__
@@ -56,21 +60,21 @@ class Operation(Generic[P, T]):
         self.method, self.path, self.parameters = method, path, tuple(self._signature.parameters)
 
         @functools.wraps(declared)
-        def sync_detailed(*args: P.args, **kwargs: P.kwargs) -> Response[T | ProblemDocument]:
+        def sync_detailed(*args: P.args, **kwargs: P.kwargs) -> Response[T]:
             client, request = self._request(*args, **kwargs)
-            return self._response(client, client.get_httpx_client().request(**request))
+            return self._response(client.get_httpx_client().request(**request))
 
         @functools.wraps(declared)
-        async def asyncio_detailed(*args: P.args, **kwargs: P.kwargs) -> Response[T | ProblemDocument]:
+        async def asyncio_detailed(*args: P.args, **kwargs: P.kwargs) -> Response[T]:
             client, request = self._request(*args, **kwargs)
-            return self._response(client, await client.get_async_httpx_client().request(**request))
+            return self._response(await client.get_async_httpx_client().request(**request))
 
         @functools.wraps(declared)
-        def sync(*args: P.args, **kwargs: P.kwargs) -> T | ProblemDocument | None:
+        def sync(*args: P.args, **kwargs: P.kwargs) -> T:
             return sync_detailed(*args, **kwargs).parsed
 
         @functools.wraps(declared)
-        async def asyncio(*args: P.args, **kwargs: P.kwargs) -> T | ProblemDocument | None:
+        async def asyncio(*args: P.args, **kwargs: P.kwargs) -> T:
             return (await asyncio_detailed(*args, **kwargs)).parsed
 
         self.sync, self.sync_detailed = sync, sync_detailed
@@ -86,7 +90,7 @@ class Operation(Generic[P, T]):
                 in_path[name] = quote(str(value), safe="")
             elif name == "body":
                 request["json"] = plain(value)
-            elif value is None or isinstance(value, Unset):
+            elif value is None:
                 continue
             elif name in self._headers:
                 request["headers"][self._headers[name]] = str(value)
@@ -94,13 +98,11 @@ class Operation(Generic[P, T]):
                 request["params"] |= value if isinstance(value, Entries) else {name.removesuffix("_"): plain(value)}
         return client, {**request, "url": self.path.format(**in_path)}
 
-    def _response(self, client: Session, response: httpx.Response) -> Response[T | ProblemDocument]:
-        parsed: T | ProblemDocument | None = None
+    def _response(self, response: httpx.Response) -> Response[T]:
         if not response.is_success:
-            parsed = problem_in(response)
-            if parsed is None and client.raise_on_unexpected_status:
-                raise UnexpectedStatus(response.status_code, response.content)
-        elif self._answer is not Any:
+            raise refusal(response)
+        parsed: Any = None
+        if self._answer is not Any:
             read = reader_of(self._answer)
             parsed = response.json() if read is None else read(response.json())
         return Response(HTTPStatus(response.status_code), response.content, response.headers, parsed)
@@ -108,7 +110,7 @@ class Operation(Generic[P, T]):
     @functools.cached_property
     def _answer(self) -> Any:
         """The type of the answer; `Any` if it is no JSON."""
-        return get_type_hints(self._declared)["return"]
+        return evaluated(self._declared.__annotations__["return"], self._declared.__module__)
 
 
 def operation(

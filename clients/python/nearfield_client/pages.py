@@ -11,7 +11,6 @@ from nearfield_client.generated.models import (
     ListedItem,
     ListedRating,
     ListedUser,
-    ProblemDocument,
     Rating,
     RatingOfItem,
     RatingPage,
@@ -21,10 +20,9 @@ from nearfield_client.generated.models import (
     ScoredItem,
     UserList,
 )
-from nearfield_client.problems import answer
 
 Page = TypeVar("Page")
-Endpoint = Callable[..., Page | ProblemDocument | None]
+Endpoint = Callable[..., Page]
 LISTS = ("items", "users", "ratings")  # the list of a page is under one of these names
 
 
@@ -51,14 +49,14 @@ def each(endpoint: Endpoint[Any], *path: str, **query: Any) -> Iterator[Any]:
         query: `client`, and further arguments of the function.
 
     Raises:
-        RequestFailed: the service refused a page.
+        NearfieldError: the service refused a page, or did not answer.
     """
     if "cursor" not in inspect.signature(endpoint).parameters:
         yield from _by_offset(endpoint, path, query)
         return
     cursor: Any = ""
     while isinstance(cursor, str):
-        page = answer(endpoint(*path, **{**query, "cursor": cursor}))
+        page = endpoint(*path, **{**query, "cursor": cursor})
         yield from _listed(page)
         cursor = page.next_
 
@@ -67,7 +65,7 @@ def _by_offset(endpoint: Endpoint[Any], path: tuple[str, ...], query: dict[str, 
     """Pages that begin at an offset. A rating that is given meanwhile moves later ones, so one may come twice."""
     offset = 0
     while True:
-        page = answer(endpoint(*path, **{**query, "offset": offset}))
+        page = endpoint(*path, **{**query, "offset": offset})
         yield from page.ratings
         offset += len(page.ratings)
         if not page.ratings or offset >= page.n_ratings:

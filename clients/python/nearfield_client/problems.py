@@ -1,57 +1,61 @@
-"""`answer`: the result of a generated function, or an error with the problem document."""
+"""`NearfieldError`: why a request failed."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+import contextlib
+import time
+from email.utils import parsedate_to_datetime
 
 import httpx
 
 from nearfield_client.generated.models import ProblemDocument
 
-T = TypeVar("T")
+SHOWN = 200  # characters of an answer that is none of the service
 
 
-class RequestFailed(Exception):
-    """The service refused a request.
+class NearfieldError(Exception):
+    """A request failed: the service refused it, or did not answer it. A job can fail too.
 
     Attributes:
-        problem: what the service says; None if the answer is not one that its API describes.
-        slug: the stable name of the problem, such as `unknown-user`; empty without a problem.
+        status: the status of HTTP; None if no answer came.
+        title, detail: what happened, in general and in this case.
+        slug: the stable name of the problem, such as `unknown-user`; empty if the service has not named one.
+        retry_after: seconds after which another attempt makes sense; None if the answer does not say.
+        problem: all that the service says; None if it has said nothing.
     """
 
-    def __init__(self, problem: ProblemDocument | None) -> None:
-        said = "no answer that the API describes" if problem is None else f"{problem.title}: {problem.detail}"
-        super().__init__(said if problem is None else f"{problem.status} {said}")
-        self.problem = problem
+    def __init__(
+        self,
+        status: int | None,
+        title: str,
+        detail: str,
+        *,
+        retry_after: float | None = None,
+        problem: ProblemDocument | None = None,
+    ) -> None:
+        super().__init__(f"{title}: {detail}" if status is None else f"{status} {title}: {detail}")
+        self.status, self.title, self.detail = status, title, detail
         self.slug = "" if problem is None else problem.type_.rpartition(":")[2]
+        self.retry_after, self.problem = retry_after, problem
 
 
-class UnexpectedStatus(Exception):
-    """An operation got neither an answer of the service nor a problem, and its client was made to raise this.
-
-    Attributes:
-        status_code, content: what came.
-    """
-
-    def __init__(self, status_code: int, content: bytes) -> None:
-        super().__init__(f"{status_code} {content.decode(errors='ignore')}")
-        self.status_code, self.content = status_code, content
-
-
-def problem_in(response: httpx.Response) -> ProblemDocument | None:
-    """The problem that a refusal says; None if something else came, for example from a proxy."""
+def refusal(response: httpx.Response) -> NearfieldError:
+    """The error of an answer that is no success; one without a problem document comes for example from a proxy."""
+    retry_after = retry_after_s(response)
     try:
-        return ProblemDocument.from_dict(response.json())
+        problem = ProblemDocument.from_dict(response.json())
     except (ValueError, TypeError):
-        return None
+        title = response.reason_phrase or "Refused"
+        detail = f"expected a problem document of the service, got {response.text[:SHOWN]!r}"
+        return NearfieldError(response.status_code, title, detail, retry_after=retry_after)
+    return NearfieldError(response.status_code, problem.title, problem.detail, retry_after=retry_after, problem=problem)
 
 
-def answer(given: T | ProblemDocument | None) -> T:
-    """What a generated function returned.
-
-    Raises:
-        RequestFailed: it is a problem, or nothing.
-    """
-    if given is None or isinstance(given, ProblemDocument):
-        raise RequestFailed(given)
-    return given
+def retry_after_s(response: httpx.Response) -> float | None:
+    """Retry-After, which is a number of seconds or a date; None if it is missing or neither."""
+    text = response.headers.get("Retry-After", "")
+    if text.isdecimal():
+        return float(text)
+    with contextlib.suppress(ValueError, TypeError):  # TypeError: for no date, before Python 3.10
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    return None

@@ -9,6 +9,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
+from nearfield_client.problems import NearfieldError
+
 CHOSEN = frozenset(("proxy", "mounts", "transport", "trust_env"))  # arguments of httpx by which callers choose
 
 
@@ -50,22 +52,22 @@ def routed(arguments: dict[str, Any]) -> tuple[dict[str, Any], Proxy | None]:
     return arguments | {"proxy": proxy.url}, proxy
 
 
-def named(error: httpx.TransportError, proxy: Proxy | None) -> httpx.TransportError:
-    """The error with the name of the proxy through which the request went."""
-    if proxy is not None:
-        error.args = (f"{error} (through {proxy})",)
-    return error
+def no_answer(error: httpx.TransportError, proxy: Proxy | None) -> NearfieldError:
+    """The error of a request without an answer, with the name of the proxy through which the request went."""
+    said = str(error) or type(error).__name__
+    return NearfieldError(None, "No answer", said if proxy is None else f"{said} (through {proxy})")
 
 
 def check(response: httpx.Response, proxy: Proxy | None) -> None:
     """Check that an error through a proxy is one of the service, which answers all of them in JSON.
 
     Raises:
-        httpx.ProxyError: the proxy has answered.
+        NearfieldError: the proxy has answered.
     """
     if proxy is not None and response.is_error and "json" not in response.headers.get("Content-Type", ""):
         status = f"{response.status_code} {response.reason_phrase}"
-        raise httpx.ProxyError(f"{response.url} was answered {status} (through {proxy})", request=response.request)
+        detail = f"{response.url} was answered {status} (through {proxy})"
+        raise NearfieldError(response.status_code, "No answer of the service", detail)
 
 
 def _proxy_of(address: httpx.URL) -> Proxy | None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-import time
-from email.utils import parsedate_to_datetime
 
 import httpx
+
+from nearfield_client.problems import retry_after_s
 
 NOT_APPLIED = frozenset(("overloaded", "not-ready", "not-seen-yet", "log-unavailable"))  # refused before it began
 TOO_MANY = 429
@@ -47,7 +47,7 @@ class Attempts:
         """Seconds to wait before the next attempt; None if there is none. Reads the bodies of refusals."""
         if not self._has_its_body or not self._may_repeat(outcome):
             return None
-        asked = None if isinstance(outcome, httpx.TransportError) else _retry_after_s(outcome)
+        asked = None if isinstance(outcome, httpx.TransportError) else retry_after_s(outcome)
         pause_s = self._pause_s if asked is None else asked
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
         counted_s = max(pause_s, FIRST_PAUSE_S)  # so that attempts without pauses end too
@@ -58,8 +58,8 @@ class Attempts:
 
     def _may_repeat(self, outcome: httpx.Response | httpx.TransportError) -> bool:
         if isinstance(outcome, httpx.TransportError):
-            is_unsent = isinstance(outcome, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
-            is_broken = isinstance(outcome, httpx.TimeoutException | httpx.NetworkError | httpx.RemoteProtocolError)
+            is_unsent = isinstance(outcome, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+            is_broken = isinstance(outcome, (httpx.TimeoutException, httpx.NetworkError, httpx.RemoteProtocolError))
             return is_unsent or (is_broken and self._is_repeatable)
         if outcome.status_code == TOO_MANY:
             return True
@@ -75,13 +75,3 @@ def _slug(response: httpx.Response) -> str:
     with contextlib.suppress(ValueError, AttributeError, TypeError):
         return str(response.json()["type"]).rpartition(":")[2]
     return ""
-
-
-def _retry_after_s(response: httpx.Response) -> float | None:
-    """Retry-After, which is a number of seconds or a date; None if it is missing or neither."""
-    text = response.headers.get("Retry-After", "")
-    if text.isdecimal():
-        return float(text)
-    with contextlib.suppress(ValueError):
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    return None

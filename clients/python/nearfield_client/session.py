@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from nearfield_client.batches import Batch
 from nearfield_client.connections import AsyncConnections, Connections
 from nearfield_client.positions import Position
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 TIMEOUT_S = 60.0  # seconds to connect, and seconds to get an answer
 PATIENCE_S = 30.0
@@ -26,8 +29,6 @@ class Session:
     Attributes:
         token: the key; none if it is empty.
         prefix, auth_header_name: the key is sent in this header, behind the prefix and a space if there is one.
-        raise_on_unexpected_status: raise `UnexpectedStatus` if what came is neither an answer nor a problem of the
-            service, instead of returning None.
         cookies, headers, follow_redirects: of each request.
         timeout: of each request; default: 60 s.
         verify_ssl: whether to check certificates, and how: as httpx takes it.
@@ -41,8 +42,6 @@ class Session:
     token: str = field(default="", repr=False)
     prefix: str = ""
     auth_header_name: str = "X-API-Key"
-    _: KW_ONLY
-    raise_on_unexpected_status: bool = False
     cookies: dict[str, str] = field(default_factory=dict, repr=False)
     headers: dict[str, str] = field(default_factory=dict, repr=False)
     timeout: httpx.Timeout | None = None

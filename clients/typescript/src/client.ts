@@ -3,8 +3,8 @@
 import { bodies, Receipt } from "./batches.js";
 import type { components } from "./generated/openapi.js";
 import { Position } from "./positions.js";
-import { failureOf } from "./problems.js";
-import { Attempts, isRepeatable } from "./retries.js";
+import { NearfieldError, noAnswer, refusal } from "./problems.js";
+import { Attempts, isRepeatable, pausesS, sleep } from "./retries.js";
 import type { Answer, Arguments, ElementOf, Method, More, PagedPath, Parts, PathOf, Posted, Query } from "./types.js";
 
 export interface Options {
@@ -15,6 +15,8 @@ export interface Options {
   /** Seconds for the head of an answer. Default: 60. */
   timeoutS?: number;
 }
+
+type Job = components["schemas"]["Job"];
 
 interface AnyParts {
   path?: object;
@@ -83,6 +85,19 @@ export class Nearfield {
     return this.get("/users/{user}/events", { path: { user }, query });
   }
 
+  /** The job when it has succeeded, asked for again and again. Throws a `NearfieldError` if it fails or is cancelled. */
+  async wait(job: Job): Promise<Job> {
+    for (const pauseS of pausesS()) {
+      if (job.state === "succeeded") break;
+      if (job.state === "failed" || job.state === "cancelled") {
+        throw new NearfieldError(null, `Job ${job.state}`, job.error ?? job.reason ?? job.id);
+      }
+      await sleep(pauseS);
+      job = await this.get("/admin/jobs/{job}", { path: { job: job.id } });
+    }
+    return job;
+  }
+
   get<P extends PathOf<"get">>(path: P, ...parts: Arguments<Parts<P, "get">>): Promise<Answer<P, "get">> {
     return this.answer("get", path, parts[0]);
   }
@@ -103,7 +118,7 @@ export class Nearfield {
     return this.answer("delete", path, parts[0]);
   }
 
-  /** The answer itself, for what is no JSON, such as `/metrics` and `/admin/export`. Throws `RequestFailed` too. */
+  /** The answer itself, for what is no JSON, such as `/metrics` and `/admin/export`. Throws `NearfieldError` too. */
   raw<P extends PathOf<"get">>(path: P, ...parts: Arguments<Parts<P, "get">>): Promise<Response> {
     return this.response("GET", path, parts[0]);
   }
@@ -159,13 +174,13 @@ export class Nearfield {
     const attempts = new Attempts(this.patienceS, isRepeatable);
     const headers = body === undefined ? this.headers : { ...this.headers, "Content-Type": "application/json" };
     for (;;) {
-      let failure: unknown;
+      let failure: NearfieldError;
       try {
         const response = await this.fetched(url, { method, headers, ...(body === undefined ? {} : { body }) });
         if (response.ok) return response;
-        failure = await failureOf(response);
+        failure = await refusal(response);
       } catch (error) {
-        failure = error;
+        failure = noAnswer(error);
       }
       if (!(await attempts.waits(failure))) throw failure;
     }

@@ -2,5 +2,5 @@
 
 export { Nearfield, type Options } from "./client.js";
 export { type Receipt, type Rejected } from "./batches.js";
-export { type Problem, RequestFailed } from "./problems.js";
+export { type Problem, NearfieldError } from "./problems.js";
 export type { components, paths } from "./generated/openapi.js";

@@ -6,7 +6,7 @@
  * 502, 503 or 504), only requests are sent again whose repetition changes nothing.
  */
 
-import { RequestFailed } from "./problems.js";
+import { NearfieldError } from "./problems.js";
 
 const NOT_APPLIED = new Set(["overloaded", "not-ready", "not-seen-yet", "log-unavailable"]); // refused before it began
 const TOO_MANY = 429;
@@ -33,22 +33,31 @@ export class Attempts {
   ) {}
 
   /** Waits before the next attempt; false if there is none, because the failure is final. */
-  async waits(failure: unknown): Promise<boolean> {
+  async waits(failure: NearfieldError): Promise<boolean> {
     if (!this.mayRepeat(failure)) return false;
-    const pauseS = (failure instanceof RequestFailed ? failure.retryAfterS : null) ?? this.pauseS;
+    const pauseS = failure.retryAfter ?? this.pauseS;
     this.pauseS = Math.min(2 * this.pauseS, LONGEST_PAUSE_S);
     const countedS = Math.max(pauseS, FIRST_PAUSE_S); // so that attempts without pauses end too
     if (countedS > this.leftS) return false;
     this.leftS -= countedS;
-    await new Promise((done) => setTimeout(done, 1000 * pauseS));
+    await sleep(pauseS);
     return true;
   }
 
-  private mayRepeat(failure: unknown): boolean {
-    if (!(failure instanceof RequestFailed)) return this.isRepeatable || isUnreached(failure);
+  private mayRepeat(failure: NearfieldError): boolean {
+    if (failure.status === null) return this.isRepeatable || isUnreached(failure.cause);
     if (failure.status === TOO_MANY) return true;
     return BUSY.has(failure.status) && (this.isRepeatable || NOT_APPLIED.has(failure.slug));
   }
+}
+
+/** Seconds between two looks at a job, without end. */
+export function* pausesS(): Generator<number> {
+  for (let pauseS = FIRST_PAUSE_S; ; pauseS = Math.min(2 * pauseS, LONGEST_PAUSE_S)) yield pauseS;
+}
+
+export function sleep(seconds: number): Promise<void> {
+  return new Promise((done) => setTimeout(done, 1000 * seconds));
 }
 
 /** Whether Node says that there was no connection. Browsers do not tell this from a connection that broke. */

@@ -9,7 +9,7 @@ import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
 
-const { Nearfield, RequestFailed } = await import(pathToFileURL(`${process.env.DIST}/index.js`).href);
+const { Nearfield, NearfieldError } = await import(pathToFileURL(`${process.env.DIST}/index.js`).href);
 const { ADDRESS, KEY } = process.env;
 const nearfield = new Nearfield(ADDRESS, { key: KEY });
 const ACCEPTED = { status: 202, document: { accepted: 1, rejected: [], stream_id: "7-0", took_ms: 1 } };
@@ -114,8 +114,9 @@ test("listings and lists are read page by page", async () => {
 
 test("refusals are errors", async () => {
   await assert.rejects(nearfield.get("/items/{item}", { path: { item: "nothing" } }), (error) => {
-    assert.ok(error instanceof RequestFailed);
+    assert.ok(error instanceof NearfieldError);
     assert.deepEqual([error.status, error.slug], [404, "unknown-item"]);
+    assert.deepEqual([error.title, error.problem.status, error.retryAfter], ["Unknown item", 404, null]);
     return /^404 Unknown item: item 'nothing'/.test(error.message);
   });
   const nobody = new Nearfield(ADDRESS);
@@ -146,8 +147,10 @@ test("what may have been applied is sent again if that changes nothing", async (
   willAnswer(LOST, ACCEPTED);
   await assert.rejects(scripted().post("/events", { body: EVENT }), { slug: "stream-unavailable" });
   willAnswer(BROKEN, ACCEPTED);
-  await assert.rejects(scripted().post("/events", { body: EVENT }), TypeError);
+  await assert.rejects(scripted().post("/events", { body: EVENT }), { name: "NearfieldError", status: null, title: "No answer" });
   assert.equal(asked.length, 1);
+  willAnswer({ status: 418, document: { title: "no problem" } });
+  await assert.rejects(scripted().get("/popular"), /418 I'm a Teapot: expected a problem document .* got "\{/);
 });
 
 test("patience bounds the pauses", async () => {
@@ -156,7 +159,8 @@ test("patience bounds the pauses", async () => {
   assert.equal(asked.length, 3);
   willAnswer({ ...BUSY, headers: { "Retry-After": new Date(4e12).toUTCString() } });
   await assert.rejects(scripted().get("/popular"), { status: 503 });
-  await assert.rejects(new Nearfield("http://127.0.0.1:9", { patienceS: 0.3 }).post("/events", { body: EVENT }), TypeError);
+  const nobody = new Nearfield("http://127.0.0.1:9", { patienceS: 0.3 });
+  await assert.rejects(nobody.post("/events", { body: EVENT }), /^NearfieldError: No answer: /);
 });
 
 test("reads wait for the newest position of writes", async () => {
@@ -173,6 +177,17 @@ test("reads wait for the newest position of writes", async () => {
   const reads = asked.filter(({ method }) => method === "GET").map(({ path }) => path);
   assert.deepEqual(reads, ["/popular", "/popular?n=2&wait_for=7-0", "/popular?wait_for=10-0", "/popular?wait_for=8-0"]);
   assert.deepEqual(JSON.parse(asked.at(-1).body), { wait_for: "10-0", users: ["ann"] });
+});
+
+test("a job is waited for", async () => {
+  const job = (state, error = null) => ({ status: 200, document: { id: "j1", state, error, reason: null } });
+  const begun = job("queued").document;
+  willAnswer(job("running"), job("succeeded"));
+  assert.equal((await scripted().wait(begun)).state, "succeeded");
+  assert.deepEqual(asked.map(({ path }) => path), ["/admin/jobs/j1", "/admin/jobs/j1"]);
+  willAnswer(job("failed", "no ratings"), job("cancelled"));
+  await assert.rejects(scripted().wait(begun), /^NearfieldError: Job failed: no ratings$/);
+  await assert.rejects(scripted().wait(begun), /^NearfieldError: Job cancelled: j1$/);
 });
 
 test("bodies are bounded", async () => {

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from nearfield_client.model import UNSET, Entries, Model, OpenModel, Unset
 
 
-@dataclass(slots=True)
+@dataclass
 class AnonymousBody(Model):
     """Body of `POST /recommend` for ratings and events that are used once and not stored.
 
@@ -45,37 +45,37 @@ class AnonymousBody(Model):
         events: Events beside the stored ones; they add up, and nothing is stored.
     """
 
-    wait_for: str | Unset | None = UNSET
-    scenario: str | Unset | None = UNSET
-    n: int | Unset = UNSET
-    offset: int | Unset = UNSET
-    exclude: list[str] | Unset = UNSET
-    include_seen: bool | Unset = UNSET
-    repeat: AnonymousBodyRepeat | Unset | None = UNSET
-    seen_types: list[str] | Unset = UNSET
-    min_ratings: int | Unset = UNSET
-    model: str | Unset | None = UNSET
-    experiment: str | Unset | None = UNSET
-    explain: bool | Unset = UNSET
-    fallback: AnonymousBodyFallback | Unset = UNSET
-    explore: float | Unset = UNSET
-    explore_below: int | Unset = UNSET
-    diversity: float | Unset = UNSET
-    with_: Literal["title"] | Unset | None = UNSET
-    candidates: list[str] | Unset | None = UNSET
-    filter_: Filter | Unset | None = UNSET
-    available: bool | Unset = UNSET
-    boosts: list[Boost] | Unset = UNSET
-    pins: list[Pin] | Unset = UNSET
-    max_per: MaxPer | Unset | None = UNSET
-    rotate: str | AnonymousBodyRotation | Unset | None = UNSET
-    order_half_life: float | Unset | None = UNSET
-    cursor: str | Unset | None = UNSET
-    ratings: list[ItemRating] | Unset | None = UNSET
-    events: list[ItemEvent] | Unset | None = UNSET
+    wait_for: str | None = None
+    scenario: str | None = None
+    n: int | None = None
+    offset: int | None = None
+    exclude: list[str] | None = None
+    include_seen: bool | None = None
+    repeat: AnonymousBodyRepeat | None = None
+    seen_types: list[str] | None = None
+    min_ratings: int | None = None
+    model: str | None = None
+    experiment: str | None = None
+    explain: bool | None = None
+    fallback: AnonymousBodyFallback | None = None
+    explore: float | None = None
+    explore_below: int | None = None
+    diversity: float | None = None
+    with_: Literal["title"] | None = None
+    candidates: list[str] | None = None
+    filter_: Filter | None = None
+    available: bool | None = None
+    boosts: list[Boost] | None = None
+    pins: list[Pin] | None = None
+    max_per: MaxPer | None = None
+    rotate: str | AnonymousBodyRotation | None = None
+    order_half_life: float | None = None
+    cursor: str | None = None
+    ratings: list[ItemRating] | None = None
+    events: list[ItemEvent] | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class ArmBody(Model):
     """An arm of an experiment.
 
@@ -88,7 +88,7 @@ class ArmBody(Model):
     share: float
 
 
-@dataclass(slots=True)
+@dataclass
 class Boost(Model):
     """A number that items which pass a filter get added to their scores.
 
@@ -100,7 +100,7 @@ class Boost(Model):
     add: float
 
 
-@dataclass(slots=True)
+@dataclass
 class ExperimentBody(Model):
     """Body of an experiment.
 
@@ -110,11 +110,11 @@ class ExperimentBody(Model):
     """
 
     arms: list[ArmBody]
-    salt: str | Unset | None = UNSET
-    filter_: Filter | Unset | None = UNSET
+    salt: str | None = None
+    filter_: Filter | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class ExtraRating(Model):
     """A rating that a user has beside the stored ones; null takes the stored one of the item away.
 
@@ -124,10 +124,10 @@ class ExtraRating(Model):
 
     item: str
     rating: float | None
-    timestamp: float | Unset | None = UNSET
+    timestamp: float | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class ItemEvent(Model):
     """An event that is not stored.
 
@@ -139,11 +139,11 @@ class ItemEvent(Model):
 
     item: str
     type_: str
-    value: float | Unset = UNSET
-    timestamp: float | Unset | None = UNSET
+    value: float | None = None
+    timestamp: float | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class ItemRating(Model):
     """A rating that is not stored.
 
@@ -153,10 +153,10 @@ class ItemRating(Model):
 
     item: str
     rating: float
-    timestamp: float | Unset | None = UNSET
+    timestamp: float | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class KeyBody(Model):
     """Body of `POST /admin/keys`.
 
@@ -169,11 +169,11 @@ class KeyBody(Model):
 
     name: str
     scope: KeyBodyScope
-    expires: float | datetime.date | datetime.datetime | Unset | None = UNSET
-    data_sets: list[str] | Unset | None = UNSET
+    expires: float | datetime.date | datetime.datetime | None = None
+    data_sets: list[str] | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class ListsBody(Model):
     """Body of `POST /admin/lists`: that of `POST /recommend` for lists in a file.
 
@@ -203,31 +203,31 @@ class ListsBody(Model):
         user_filter: Lists for those of them who pass it alone; default: for all.
     """
 
-    scenario: str | Unset | None = UNSET
-    users: Literal["all"] | list[str] | Unset = UNSET
-    n: int | Unset = UNSET
-    offset: int | Unset = UNSET
-    exclude: list[str] | Unset = UNSET
-    include_seen: bool | Unset = UNSET
-    repeat: ListsBodyRepeat | Unset | None = UNSET
-    seen_types: list[str] | Unset = UNSET
-    min_ratings: int | Unset = UNSET
-    model: str | Unset | None = UNSET
-    fallback: ListsBodyFallback | Unset = UNSET
-    explore: float | Unset = UNSET
-    explore_below: int | Unset = UNSET
-    diversity: float | Unset = UNSET
-    candidates: list[str] | Unset | None = UNSET
-    filter_: Filter | Unset | None = UNSET
-    available: bool | Unset = UNSET
-    boosts: list[Boost] | Unset = UNSET
-    pins: list[Pin] | Unset = UNSET
-    max_per: MaxPer | Unset | None = UNSET
-    rotate: str | ListsBodyRotation | Unset | None = UNSET
-    user_filter: Filter | Unset | None = UNSET
+    scenario: str | None = None
+    users: Literal["all"] | list[str] | None = None
+    n: int | None = None
+    offset: int | None = None
+    exclude: list[str] | None = None
+    include_seen: bool | None = None
+    repeat: ListsBodyRepeat | None = None
+    seen_types: list[str] | None = None
+    min_ratings: int | None = None
+    model: str | None = None
+    fallback: ListsBodyFallback | None = None
+    explore: float | None = None
+    explore_below: int | None = None
+    diversity: float | None = None
+    candidates: list[str] | None = None
+    filter_: Filter | None = None
+    available: bool | None = None
+    boosts: list[Boost] | None = None
+    pins: list[Pin] | None = None
+    max_per: MaxPer | None = None
+    rotate: str | ListsBodyRotation | None = None
+    user_filter: Filter | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class MaxPer(Model):
     """A limit for items with the same value of a tag.
 
@@ -239,7 +239,7 @@ class MaxPer(Model):
     n: int
 
 
-@dataclass(slots=True)
+@dataclass
 class MergeBody(Model):
     """Body of `POST /admin/users/{user}/merge`.
 
@@ -249,10 +249,10 @@ class MergeBody(Model):
     """
 
     from_: str
-    wait_for: str | Unset | None = UNSET
+    wait_for: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class Pin(Model):
     """An item at a fixed place, if the list may show it.
 
@@ -264,7 +264,7 @@ class Pin(Model):
     at: int
 
 
-@dataclass(slots=True)
+@dataclass
 class RecommendBody(Model):
     """Body of `POST /recommend/{user}`.
 
@@ -300,37 +300,37 @@ class RecommendBody(Model):
         events: Events beside the stored ones; they add up, and nothing is stored.
     """
 
-    wait_for: str | Unset | None = UNSET
-    scenario: str | Unset | None = UNSET
-    n: int | Unset = UNSET
-    offset: int | Unset = UNSET
-    exclude: list[str] | Unset = UNSET
-    include_seen: bool | Unset = UNSET
-    repeat: RecommendBodyRepeat | Unset | None = UNSET
-    seen_types: list[str] | Unset = UNSET
-    min_ratings: int | Unset = UNSET
-    model: str | Unset | None = UNSET
-    experiment: str | Unset | None = UNSET
-    explain: bool | Unset = UNSET
-    fallback: RecommendBodyFallback | Unset = UNSET
-    explore: float | Unset = UNSET
-    explore_below: int | Unset = UNSET
-    diversity: float | Unset = UNSET
-    with_: Literal["title"] | Unset | None = UNSET
-    candidates: list[str] | Unset | None = UNSET
-    filter_: Filter | Unset | None = UNSET
-    available: bool | Unset = UNSET
-    boosts: list[Boost] | Unset = UNSET
-    pins: list[Pin] | Unset = UNSET
-    max_per: MaxPer | Unset | None = UNSET
-    rotate: str | RecommendBodyRotation | Unset | None = UNSET
-    order_half_life: float | Unset | None = UNSET
-    cursor: str | Unset | None = UNSET
-    ratings: list[ExtraRating] | Unset | None = UNSET
-    events: list[ItemEvent] | Unset | None = UNSET
+    wait_for: str | None = None
+    scenario: str | None = None
+    n: int | None = None
+    offset: int | None = None
+    exclude: list[str] | None = None
+    include_seen: bool | None = None
+    repeat: RecommendBodyRepeat | None = None
+    seen_types: list[str] | None = None
+    min_ratings: int | None = None
+    model: str | None = None
+    experiment: str | None = None
+    explain: bool | None = None
+    fallback: RecommendBodyFallback | None = None
+    explore: float | None = None
+    explore_below: int | None = None
+    diversity: float | None = None
+    with_: Literal["title"] | None = None
+    candidates: list[str] | None = None
+    filter_: Filter | None = None
+    available: bool | None = None
+    boosts: list[Boost] | None = None
+    pins: list[Pin] | None = None
+    max_per: MaxPer | None = None
+    rotate: str | RecommendBodyRotation | None = None
+    order_half_life: float | None = None
+    cursor: str | None = None
+    ratings: list[ExtraRating] | None = None
+    events: list[ItemEvent] | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class Retrain(Model):
     """Body of `POST /admin/retrain`.
 
@@ -344,15 +344,15 @@ class Retrain(Model):
     """
 
     algorithm: RetrainAlgorithm
-    params: RetrainParams | Unset = UNSET
-    name: str | Unset | None = UNSET
-    shadow: bool | Unset = UNSET
-    activate: bool | Unset = UNSET
-    tune: bool | Unset = UNSET
-    force: bool | Unset = UNSET
+    params: RetrainParams | None = None
+    name: str | None = None
+    shadow: bool | None = None
+    activate: bool | None = None
+    tune: bool | None = None
+    force: bool | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class Rotation(Model):
     """How much showings of an item lower it.
 
@@ -362,10 +362,10 @@ class Rotation(Model):
     """
 
     half_life: str
-    by: float | Unset = UNSET
+    by: float | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class ScenarioBody(Model):
     """Body of a scenario: the same parameters, `candidates`, and a `filter` of any form.
 
@@ -395,31 +395,31 @@ class ScenarioBody(Model):
         max_per: A limit for items with the same value of a tag.
     """
 
-    n: int | Unset = UNSET
-    offset: int | Unset = UNSET
-    exclude: list[str] | Unset = UNSET
-    include_seen: bool | Unset = UNSET
-    repeat: ScenarioBodyRepeat | Unset | None = UNSET
-    seen_types: list[str] | Unset = UNSET
-    min_ratings: int | Unset = UNSET
-    model: str | Unset | None = UNSET
-    experiment: str | Unset | None = UNSET
-    explain: bool | Unset = UNSET
-    fallback: ScenarioBodyFallback | Unset = UNSET
-    explore: float | Unset = UNSET
-    explore_below: int | Unset = UNSET
-    diversity: float | Unset = UNSET
-    with_: Literal["title"] | Unset | None = UNSET
-    candidates: list[str] | Unset | None = UNSET
-    filter_: Filter | Unset | None = UNSET
-    available: bool | Unset = UNSET
-    boosts: list[Boost] | Unset = UNSET
-    pins: list[Pin] | Unset = UNSET
-    max_per: MaxPer | Unset | None = UNSET
-    rotate: str | ScenarioBodyRotation | Unset | None = UNSET
+    n: int | None = None
+    offset: int | None = None
+    exclude: list[str] | None = None
+    include_seen: bool | None = None
+    repeat: ScenarioBodyRepeat | None = None
+    seen_types: list[str] | None = None
+    min_ratings: int | None = None
+    model: str | None = None
+    experiment: str | None = None
+    explain: bool | None = None
+    fallback: ScenarioBodyFallback | None = None
+    explore: float | None = None
+    explore_below: int | None = None
+    diversity: float | None = None
+    with_: Literal["title"] | None = None
+    candidates: list[str] | None = None
+    filter_: Filter | None = None
+    available: bool | None = None
+    boosts: list[Boost] | None = None
+    pins: list[Pin] | None = None
+    max_per: MaxPer | None = None
+    rotate: str | ScenarioBodyRotation | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class SetBody(Model):
     """Body of `POST /neighbors`.
 
@@ -433,16 +433,16 @@ class SetBody(Model):
     """
 
     items: list[str]
-    wait_for: str | Unset | None = UNSET
-    n: int | Unset = UNSET
-    model: str | Unset | None = UNSET
-    filter_: Filter | Unset | None = UNSET
-    available: bool | Unset = UNSET
-    cursor: str | Unset | None = UNSET
-    with_: Literal["title"] | Unset | None = UNSET
+    wait_for: str | None = None
+    n: int | None = None
+    model: str | None = None
+    filter_: Filter | None = None
+    available: bool | None = None
+    cursor: str | None = None
+    with_: Literal["title"] | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class UsersBody(Model):
     """Body of `POST /recommend` for several users.
 
@@ -475,33 +475,33 @@ class UsersBody(Model):
     """
 
     users: list[str]
-    wait_for: str | Unset | None = UNSET
-    scenario: str | Unset | None = UNSET
-    n: int | Unset = UNSET
-    offset: int | Unset = UNSET
-    exclude: list[str] | Unset = UNSET
-    include_seen: bool | Unset = UNSET
-    repeat: UsersBodyRepeat | Unset | None = UNSET
-    seen_types: list[str] | Unset = UNSET
-    min_ratings: int | Unset = UNSET
-    model: str | Unset | None = UNSET
-    experiment: str | Unset | None = UNSET
-    explain: bool | Unset = UNSET
-    fallback: UsersBodyFallback | Unset = UNSET
-    explore: float | Unset = UNSET
-    explore_below: int | Unset = UNSET
-    diversity: float | Unset = UNSET
-    with_: Literal["title"] | Unset | None = UNSET
-    candidates: list[str] | Unset | None = UNSET
-    filter_: Filter | Unset | None = UNSET
-    available: bool | Unset = UNSET
-    boosts: list[Boost] | Unset = UNSET
-    pins: list[Pin] | Unset = UNSET
-    max_per: MaxPer | Unset | None = UNSET
-    rotate: str | UsersBodyRotation | Unset | None = UNSET
+    wait_for: str | None = None
+    scenario: str | None = None
+    n: int | None = None
+    offset: int | None = None
+    exclude: list[str] | None = None
+    include_seen: bool | None = None
+    repeat: UsersBodyRepeat | None = None
+    seen_types: list[str] | None = None
+    min_ratings: int | None = None
+    model: str | None = None
+    experiment: str | None = None
+    explain: bool | None = None
+    fallback: UsersBodyFallback | None = None
+    explore: float | None = None
+    explore_below: int | None = None
+    diversity: float | None = None
+    with_: Literal["title"] | None = None
+    candidates: list[str] | None = None
+    filter_: Filter | None = None
+    available: bool | None = None
+    boosts: list[Boost] | None = None
+    pins: list[Pin] | None = None
+    max_per: MaxPer | None = None
+    rotate: str | UsersBodyRotation | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class WebhookBody(Model):
     """Body of `POST /admin/webhooks`.
 
@@ -512,26 +512,26 @@ class WebhookBody(Model):
     """
 
     url: str
-    events: list[WebhookBodyEventsItem] | Unset = UNSET
+    events: list[WebhookBodyEventsItem] | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class Filter(Model):
     """Only items that pass it: one of all, any, not, tag with in, number with min or max. At most 16 inside each
     other, and 256 values.
     """
 
-    all_: list[FilterAllItem] | Unset = UNSET
-    any_: list[FilterAnyItem] | Unset = UNSET
-    not_: FilterNot | Unset = UNSET
-    tag: str | Unset = UNSET
-    in_: list[str] | Unset = UNSET
-    number: str | Unset = UNSET
-    min_: float | Unset = UNSET
-    max_: float | Unset = UNSET
+    all_: list[FilterAllItem] | None = None
+    any_: list[FilterAnyItem] | None = None
+    not_: FilterNot | None = None
+    tag: str | None = None
+    in_: list[str] | None = None
+    number: str | None = None
+    min_: float | None = None
+    max_: float | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class ProblemDocument(OpenModel):
     """An error, as application/problem+json (RFC 9457).
 
@@ -547,14 +547,14 @@ class ProblemDocument(OpenModel):
     status: int
     detail: str
     request_id: str
-    errors: list[Fault] | Unset = UNSET
-    errors_left_out: int | Unset = UNSET
-    reason: str | Unset = UNSET
-    fraction: float | Unset = UNSET
-    job: str | Unset = UNSET
+    errors: list[Fault] | None = None
+    errors_left_out: int | None = None
+    reason: str | None = None
+    fraction: float | None = None
+    job: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class Fault(OpenModel):
     """One refused value: its path in the request, and the reason."""
 
@@ -562,7 +562,7 @@ class Fault(OpenModel):
     error: str
 
 
-@dataclass(slots=True)
+@dataclass
 class Job(OpenModel):
     """One job as clients see it.
 
@@ -605,7 +605,7 @@ class Job(OpenModel):
     created_ms: int
 
 
-@dataclass(slots=True)
+@dataclass
 class StoredCalibration(OpenModel):
     """The values that a training derived from its data; docs/models.md explains them.
 
@@ -627,19 +627,19 @@ class StoredCalibration(OpenModel):
     unit: float
     origin: float
     prior: float
-    as_of_s: float | Unset = UNSET
-    usual_weight: float | Unset = UNSET
-    event_weight: float | Unset = UNSET
-    event_scale: list[float | None] | Unset = UNSET
-    event_damped: bool | Unset = UNSET
-    event_typical: float | Unset = UNSET
-    n_factors: int | Unset = UNSET
-    chosen: list[str] | Unset = UNSET
-    trend: Trend | Unset | None = UNSET
-    repeat: Repeat | Unset | None = UNSET
+    as_of_s: float | None = None
+    usual_weight: float | None = None
+    event_weight: float | None = None
+    event_scale: list[float | None] | None = None
+    event_damped: bool | None = None
+    event_typical: float | None = None
+    n_factors: int | None = None
+    chosen: list[str] | None = None
+    trend: Trend | None = None
+    repeat: Repeat | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class Trend(OpenModel):
     """How much of what is popular now belongs into the scores of a model, as its training has measured.
 
@@ -653,15 +653,15 @@ class Trend(OpenModel):
         remark: why nothing is added; empty if something is.
     """
 
-    weight: float | Unset = UNSET
-    half_life_days: float | Unset = UNSET
-    n_pairs: int | Unset = UNSET
-    gain: float | Unset = UNSET
-    interval: list[float] | Unset = UNSET
-    remark: str | Unset = UNSET
+    weight: float | None = None
+    half_life_days: float | None = None
+    n_pairs: int | None = None
+    gain: float | None = None
+    interval: list[float] | None = None
+    remark: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class Repeat(OpenModel):
     """Whether what users had comes back in their lists, and how much of their own past is in scores.
 
@@ -675,30 +675,30 @@ class Repeat(OpenModel):
         remark: why nothing comes back; empty if it does.
     """
 
-    weight: float | Unset = UNSET
-    half_life_days: float | Unset = UNSET
-    share: float | Unset = UNSET
-    n_pairs: int | Unset = UNSET
-    gain: float | Unset = UNSET
-    interval: list[float] | Unset = UNSET
-    remark: str | Unset = UNSET
+    weight: float | None = None
+    half_life_days: float | None = None
+    share: float | None = None
+    n_pairs: int | None = None
+    gain: float | None = None
+    interval: list[float] | None = None
+    remark: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class JobList(OpenModel):
     """All jobs in Redis."""
 
     jobs: list[Job]
 
 
-@dataclass(slots=True)
+@dataclass
 class ModelList(OpenModel):
     """All snapshots on disk."""
 
     models: list[ModelInfo]
 
 
-@dataclass(slots=True)
+@dataclass
 class ModelInfo(OpenModel):
     """One snapshot.
 
@@ -721,18 +721,18 @@ class ModelInfo(OpenModel):
     version: str
     algorithm: str
     live: bool
-    metrics: ModelInfoMetrics | Unset = UNSET
-    watermark: str | Unset | None = UNSET
-    parameters: ModelInfoParameters | Unset = UNSET
-    calibration: StoredCalibration | Unset | None = UNSET
-    rating_scale: list[float | None] | Unset | None = UNSET
-    revision: int | Unset = UNSET
-    error: str | Unset | None = UNSET
-    name: str | Unset = UNSET
-    shadow: bool | Unset = UNSET
+    metrics: ModelInfoMetrics | None = None
+    watermark: str | None = None
+    parameters: ModelInfoParameters | None = None
+    calibration: StoredCalibration | None = None
+    rating_scale: list[float | None] | None = None
+    revision: int | None = None
+    error: str | None = None
+    name: str | None = None
+    shadow: bool | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class QualityReport(OpenModel):
     """How well a model foretold ratings and events before it learned them.
 
@@ -761,7 +761,7 @@ class QualityReport(OpenModel):
     as_of: str
 
 
-@dataclass(slots=True)
+@dataclass
 class QualityResult(OpenModel):
     """Means over `n` results: of the model, and of the baseline in the same tests. Null without results."""
 
@@ -770,7 +770,7 @@ class QualityResult(OpenModel):
     baseline: float | None
 
 
-@dataclass(slots=True)
+@dataclass
 class QualityPoint(OpenModel):
     """A point of the curve: means over its own results alone.
 
@@ -786,7 +786,7 @@ class QualityPoint(OpenModel):
     baseline: float
 
 
-@dataclass(slots=True)
+@dataclass
 class EndedModel(OpenModel):
     """The model that was live under `name` has ended; `cancelled` has the ids of its trainings that will stop."""
 
@@ -794,14 +794,14 @@ class EndedModel(OpenModel):
     cancelled: list[str]
 
 
-@dataclass(slots=True)
+@dataclass
 class Written(OpenModel):
     """The answer to any other write. A read with `wait_for` = `stream_id` sees it."""
 
     stream_id: str
 
 
-@dataclass(slots=True)
+@dataclass
 class Forgotten(OpenModel):
     """No answer after `stream_id` contains the user; `job` removes the data on disk; `note` says what remains."""
 
@@ -810,7 +810,7 @@ class Forgotten(OpenModel):
     note: str
 
 
-@dataclass(slots=True)
+@dataclass
 class AuditPage(OpenModel):
     """A page of the audit log.
 
@@ -823,7 +823,7 @@ class AuditPage(OpenModel):
     next_: str | None
 
 
-@dataclass(slots=True)
+@dataclass
 class AuditEntry(OpenModel):
     """One action.
 
@@ -847,24 +847,24 @@ class AuditEntry(OpenModel):
     action: str
     outcome: AuditEntryOutcome
     via: AuditEntryVia
-    status: int | Unset | None = UNSET
-    object_: str | Unset | None = UNSET
-    key: str | Unset | None = UNSET
-    account: str | Unset | None = UNSET
-    address: str | Unset | None = UNSET
-    request_id: str | Unset | None = UNSET
-    data_set: str | Unset = UNSET
-    left_out: int | Unset = UNSET
+    status: int | None = None
+    object_: str | None = None
+    key: str | None = None
+    account: str | None = None
+    address: str | None = None
+    request_id: str | None = None
+    data_set: str | None = None
+    left_out: int | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class Alive(OpenModel):
     """The answer of a running process."""
 
     status: str
 
 
-@dataclass(slots=True)
+@dataclass
 class Ready(OpenModel):
     """The answer of a ready service.
 
@@ -875,10 +875,10 @@ class Ready(OpenModel):
 
     status: str
     as_of: str
-    left_out: list[str] | Unset = UNSET
+    left_out: list[str] | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class ItemPatch(Model):
     """An object of the API.
 
@@ -903,7 +903,7 @@ class ItemPatch(Model):
     image: str | Unset | None = UNSET
 
 
-@dataclass(slots=True)
+@dataclass
 class PostedItem(Model):
     """An object of the API.
 
@@ -918,18 +918,18 @@ class PostedItem(Model):
     """
 
     item: str
-    tags: PostedItemTags | Unset | None = UNSET
-    numbers: PostedItemNumbers | Unset | None = UNSET
-    available: bool | Unset | None = UNSET
-    published: float | str | Unset | None = UNSET
-    until: float | str | Unset | None = UNSET
-    embedding: list[float] | Unset | None = UNSET
-    title: str | Unset | None = UNSET
-    url: str | Unset | None = UNSET
-    image: str | Unset | None = UNSET
+    tags: PostedItemTags | None = None
+    numbers: PostedItemNumbers | None = None
+    available: bool | None = None
+    published: float | str | None = None
+    until: float | str | None = None
+    embedding: list[float] | None = None
+    title: str | None = None
+    url: str | None = None
+    image: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class PatchedItem(Model):
     """An object of the API.
 
@@ -955,7 +955,7 @@ class PatchedItem(Model):
     image: str | Unset | None = UNSET
 
 
-@dataclass(slots=True)
+@dataclass
 class Accepted(OpenModel):
     """The answer to `POST /ratings` and `POST /events`; `stream_id` is null if nothing was accepted.
 
@@ -969,10 +969,10 @@ class Accepted(OpenModel):
     rejected: list[Rejection]
     stream_id: str | None
     took_ms: float
-    skipped: int | Unset | None = UNSET
+    skipped: int | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class Rejection(OpenModel):
     """One refused element of a batch.
 
@@ -983,10 +983,10 @@ class Rejection(OpenModel):
 
     index: int
     error: str
-    line: int | Unset = UNSET
+    line: int | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class ItemList(OpenModel):
     """Items in no meaningful order, or with `search` in that of their titles.
 
@@ -998,7 +998,7 @@ class ItemList(OpenModel):
     as_of: str
 
 
-@dataclass(slots=True)
+@dataclass
 class ListedItem(OpenModel):
     """One item of a list; see `ItemDetails`."""
 
@@ -1015,7 +1015,7 @@ class ListedItem(OpenModel):
     n_ratings: int
 
 
-@dataclass(slots=True)
+@dataclass
 class ItemDetails(OpenModel):
     """One item.
 
@@ -1045,7 +1045,7 @@ class ItemDetails(OpenModel):
     as_of: str
 
 
-@dataclass(slots=True)
+@dataclass
 class MadeKey(OpenModel):
     """A new key.
 
@@ -1062,18 +1062,18 @@ class MadeKey(OpenModel):
     ends_with: str
     key: str
     note: str | None
-    expires: str | Unset | None = UNSET
-    last_used: str | Unset | None = UNSET
+    expires: str | None = None
+    last_used: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class KeyList(OpenModel):
     """All keys that were made and not revoked, the oldest first."""
 
     keys: list[ListedKey]
 
 
-@dataclass(slots=True)
+@dataclass
 class ListedKey(OpenModel):
     """A key as it is listed.
 
@@ -1094,11 +1094,11 @@ class ListedKey(OpenModel):
     data_sets: list[str] | None
     created_ms: int
     ends_with: str
-    expires: str | Unset | None = UNSET
-    last_used: str | Unset | None = UNSET
+    expires: str | None = None
+    last_used: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class RatingsOfItem(OpenModel):
     """A page of the ratings of an item; `n_ratings` is the number of all ratings of the item."""
 
@@ -1108,7 +1108,7 @@ class RatingsOfItem(OpenModel):
     as_of: str
 
 
-@dataclass(slots=True)
+@dataclass
 class RatingOfItem(OpenModel):
     """One stored rating of an item; `timestamp` in Unix seconds."""
 
@@ -1117,7 +1117,7 @@ class RatingOfItem(OpenModel):
     timestamp: float
 
 
-@dataclass(slots=True)
+@dataclass
 class Stats(OpenModel):
     """Sizes of the service.
 
@@ -1146,7 +1146,7 @@ class Stats(OpenModel):
     version: str
 
 
-@dataclass(slots=True)
+@dataclass
 class LogStats(OpenModel):
     """The rating log: segments, rows (ratings, events and other entries), bytes on disk, and its last stream id."""
 
@@ -1156,7 +1156,7 @@ class LogStats(OpenModel):
     last_id: str
 
 
-@dataclass(slots=True)
+@dataclass
 class StreamStats(OpenModel):
     """The stream in Redis: entries, bytes of memory, and the last stream id that was given."""
 
@@ -1165,7 +1165,7 @@ class StreamStats(OpenModel):
     last_id: str
 
 
-@dataclass(slots=True)
+@dataclass
 class ModelStats(OpenModel):
     """A live model.
 
@@ -1182,7 +1182,7 @@ class ModelStats(OpenModel):
     refits_waiting: int
 
 
-@dataclass(slots=True)
+@dataclass
 class RatingPage(OpenModel):
     """A page of all ratings, in no meaningful order; `next` is the cursor of the next page, null after the last.
 
@@ -1194,7 +1194,7 @@ class RatingPage(OpenModel):
     as_of: str
 
 
-@dataclass(slots=True)
+@dataclass
 class ListedRating(OpenModel):
     """One rating of all; `timestamp` in Unix seconds."""
 
@@ -1204,7 +1204,7 @@ class ListedRating(OpenModel):
     timestamp: float
 
 
-@dataclass(slots=True)
+@dataclass
 class ItemNeighbors(OpenModel):
     """Items most similar to `item`.
 
@@ -1219,11 +1219,11 @@ class ItemNeighbors(OpenModel):
     model: str
     model_version: str
     as_of: str
-    eligible: int | Unset = UNSET
-    next_: str | Unset | None = UNSET
+    eligible: int | None = None
+    next_: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class ScoredItem(OpenModel):
     """One line of a list; lists are ordered by `score`, except for items with a source.
 
@@ -1242,16 +1242,16 @@ class ScoredItem(OpenModel):
 
     item: str
     score: float | None
-    estimate: float | Unset = UNSET
-    reasons: list[Reason] | Unset = UNSET
-    boost: float | Unset = UNSET
-    trend: float | Unset = UNSET
-    again: float | Unset = UNSET
-    source: ScoredItemSource | Unset = UNSET
-    title: str | Unset = UNSET
+    estimate: float | None = None
+    reasons: list[Reason] | None = None
+    boost: float | None = None
+    trend: float | None = None
+    again: float | None = None
+    source: ScoredItemSource | None = None
+    title: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class Reason(OpenModel):
     """A rated item and its contribution to the explained score."""
 
@@ -1259,7 +1259,7 @@ class Reason(OpenModel):
     contribution: float
 
 
-@dataclass(slots=True)
+@dataclass
 class UsersOfItem(OpenModel):
     """The users who would like `item` most, of those with ratings who have not seen it.
 
@@ -1275,10 +1275,10 @@ class UsersOfItem(OpenModel):
     model_version: str
     as_of: str
     warnings: list[str]
-    eligible: int | Unset = UNSET
+    eligible: int | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class ScoredUser(OpenModel):
     """One line of a list of users."""
 
@@ -1286,7 +1286,7 @@ class ScoredUser(OpenModel):
     score: float
 
 
-@dataclass(slots=True)
+@dataclass
 class NeighborsOfSet(OpenModel):
     """Items most similar to those of a set, which are left out.
 
@@ -1301,11 +1301,11 @@ class NeighborsOfSet(OpenModel):
     model_version: str
     as_of: str
     warnings: list[str]
-    eligible: int | Unset = UNSET
-    next_: str | Unset | None = UNSET
+    eligible: int | None = None
+    next_: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class UserNeighbors(OpenModel):
     """Users most similar to `user`; `score` is the cosine of the factors, for `ease` of likes and dislikes."""
 
@@ -1314,10 +1314,10 @@ class UserNeighbors(OpenModel):
     model: str
     model_version: str
     as_of: str
-    next_: str | Unset | None = UNSET
+    next_: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class UserList(OpenModel):
     """Users in no meaningful order; `next` is the cursor of the next page, null after the last."""
 
@@ -1326,7 +1326,7 @@ class UserList(OpenModel):
     as_of: str
 
 
-@dataclass(slots=True)
+@dataclass
 class ListedUser(OpenModel):
     """One user of a list; see `UserDetails`."""
 
@@ -1336,7 +1336,7 @@ class ListedUser(OpenModel):
     n_ratings: int
 
 
-@dataclass(slots=True)
+@dataclass
 class RatingEstimate(OpenModel):
     """`estimate` is a rating within the scale of the training, or a probability for an implicit model.
 
@@ -1355,7 +1355,7 @@ class RatingEstimate(OpenModel):
     warnings: list[str]
 
 
-@dataclass(slots=True)
+@dataclass
 class RatingsOfUser(OpenModel):
     """A page of the ratings of a user; `n_ratings` is the number of all ratings of the user."""
 
@@ -1365,7 +1365,7 @@ class RatingsOfUser(OpenModel):
     as_of: str
 
 
-@dataclass(slots=True)
+@dataclass
 class Rating(OpenModel):
     """One stored rating; `timestamp` in Unix seconds."""
 
@@ -1374,7 +1374,7 @@ class Rating(OpenModel):
     timestamp: float
 
 
-@dataclass(slots=True)
+@dataclass
 class EventsOfUser(OpenModel):
     """A page of the items that a user has events of, newest first; `n_items` is the number of all of these items."""
 
@@ -1384,7 +1384,7 @@ class EventsOfUser(OpenModel):
     as_of: str
 
 
-@dataclass(slots=True)
+@dataclass
 class EventsOfItem(OpenModel):
     """What the events of a user with one item add up to.
 
@@ -1398,7 +1398,7 @@ class EventsOfItem(OpenModel):
     timestamp: float | None
 
 
-@dataclass(slots=True)
+@dataclass
 class PostedRating(Model):
     """An object of the API.
 
@@ -1410,10 +1410,10 @@ class PostedRating(Model):
     user: str
     item: str
     rating: float
-    timestamp: float | datetime.date | datetime.datetime | Unset = UNSET
+    timestamp: float | datetime.date | datetime.datetime | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class PostedEvent(Model):
     """An object of the API.
 
@@ -1429,13 +1429,13 @@ class PostedEvent(Model):
     user: str
     item: str
     type_: str
-    value: float | Unset = UNSET
-    timestamp: float | datetime.date | datetime.datetime | Unset = UNSET
-    event_id: str | Unset = UNSET
-    recommendation_id: str | Unset = UNSET
+    value: float | None = None
+    timestamp: float | datetime.date | datetime.datetime | None = None
+    event_id: str | None = None
+    recommendation_id: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class RetractedEvent(OpenModel):
     """The answer to `DELETE /users/{user}/events/{event_id}`.
 
@@ -1449,7 +1449,7 @@ class RetractedEvent(OpenModel):
     removed: bool | None
 
 
-@dataclass(slots=True)
+@dataclass
 class Recommendation(OpenModel):
     """A list for one user; `user` is None for an anonymous one.
 
@@ -1467,28 +1467,28 @@ class Recommendation(OpenModel):
     model_version: str | None
     as_of: str
     warnings: list[str]
-    fallback: RecommendationFallback | Unset = UNSET
-    eligible: int | Unset = UNSET
-    next_: str | Unset | None = UNSET
-    experiment: str | Unset = UNSET
-    arm: str | Unset = UNSET
-    recommendation_id: str | Unset = UNSET
-    took_ms: float | Unset = UNSET
-    request_id: str | Unset = UNSET
+    fallback: RecommendationFallback | None = None
+    eligible: int | None = None
+    next_: str | None = None
+    experiment: str | None = None
+    arm: str | None = None
+    recommendation_id: str | None = None
+    took_ms: float | None = None
+    request_id: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class PopularItems(OpenModel):
     """Popular or latest items; `eligible` as in `Recommendation`."""
 
     items: list[ScoredItem]
     as_of: str
     warnings: list[str]
-    eligible: int | Unset = UNSET
-    next_: str | Unset | None = UNSET
+    eligible: int | None = None
+    next_: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class ScenarioList(OpenModel):
     """All scenarios in order of names."""
 
@@ -1496,7 +1496,7 @@ class ScenarioList(OpenModel):
     as_of: str
 
 
-@dataclass(slots=True)
+@dataclass
 class ListedDocument(OpenModel):
     """One document of a list; see `DocumentDetails`."""
 
@@ -1504,7 +1504,7 @@ class ListedDocument(OpenModel):
     stream_id: str
 
 
-@dataclass(slots=True)
+@dataclass
 class DocumentDetails(OpenModel):
     """One document.
 
@@ -1519,7 +1519,7 @@ class DocumentDetails(OpenModel):
     as_of: str
 
 
-@dataclass(slots=True)
+@dataclass
 class SourceList(OpenModel):
     """A page of sources, and the number of all."""
 
@@ -1528,7 +1528,7 @@ class SourceList(OpenModel):
     as_of: str
 
 
-@dataclass(slots=True)
+@dataclass
 class ListedSource(OpenModel):
     """How far a source has come.
 
@@ -1546,7 +1546,7 @@ class ListedSource(OpenModel):
     stream_id: str
 
 
-@dataclass(slots=True)
+@dataclass
 class RemovedSource(OpenModel):
     """The answer to `DELETE /admin/sources/{source}`; `removed` is empty if there was none of that name."""
 
@@ -1554,7 +1554,7 @@ class RemovedSource(OpenModel):
     removed: list[ListedSource]
 
 
-@dataclass(slots=True)
+@dataclass
 class UserAttributes(Model):
     """An object of the API."""
 
@@ -1562,16 +1562,16 @@ class UserAttributes(Model):
     numbers: UserAttributesNumbers | Unset | None = UNSET
 
 
-@dataclass(slots=True)
+@dataclass
 class PostedUser(Model):
     """An object of the API."""
 
     user: str
-    tags: PostedUserTags | Unset | None = UNSET
-    numbers: PostedUserNumbers | Unset | None = UNSET
+    tags: PostedUserTags | None = None
+    numbers: PostedUserNumbers | None = None
 
 
-@dataclass(slots=True)
+@dataclass
 class UserDetails(OpenModel):
     """One user.
 
@@ -1588,7 +1588,7 @@ class UserDetails(OpenModel):
     as_of: str
 
 
-@dataclass(slots=True)
+@dataclass
 class ExperimentList(OpenModel):
     """The ids of all experiments, each with the position of the entry that has put it."""
 
@@ -1596,7 +1596,7 @@ class ExperimentList(OpenModel):
     as_of: str
 
 
-@dataclass(slots=True)
+@dataclass
 class ExperimentReport(OpenModel):
     """An experiment, what its arms have led to, and how they compare with the first one.
 
@@ -1614,7 +1614,7 @@ class ExperimentReport(OpenModel):
     as_of: str
 
 
-@dataclass(slots=True)
+@dataclass
 class ArmReport(OpenModel):
     """One arm: its share of users, lists that this process answered, users with events, and rates by type of event."""
 
@@ -1625,7 +1625,7 @@ class ArmReport(OpenModel):
     types: ArmReportTypes
 
 
-@dataclass(slots=True)
+@dataclass
 class Rate(OpenModel):
     """Events of a type in an arm.
 
@@ -1643,7 +1643,7 @@ class Rate(OpenModel):
     high: float
 
 
-@dataclass(slots=True)
+@dataclass
 class Difference(OpenModel):
     """The rate of a type in an arm minus that in the first arm, and its interval (Newcombe's, of Wilson's).
 
@@ -1657,14 +1657,14 @@ class Difference(OpenModel):
     high: float
 
 
-@dataclass(slots=True)
+@dataclass
 class ListFiles(OpenModel):
     """All files of lists, newest first."""
 
     exports: list[ListFile]
 
 
-@dataclass(slots=True)
+@dataclass
 class ListFile(OpenModel):
     """One file: the job that has made it, its bytes, and when it was written, in Unix milliseconds."""
 
@@ -1673,7 +1673,7 @@ class ListFile(OpenModel):
     created_ms: int
 
 
-@dataclass(slots=True)
+@dataclass
 class MadeWebhook(OpenModel):
     """A new webhook; `secret` is in no other answer."""
 
@@ -1684,14 +1684,14 @@ class MadeWebhook(OpenModel):
     secret: str
 
 
-@dataclass(slots=True)
+@dataclass
 class WebhookList(OpenModel):
     """All webhooks, the oldest first."""
 
     webhooks: list[ListedWebhook]
 
 
-@dataclass(slots=True)
+@dataclass
 class ListedWebhook(OpenModel):
     """A webhook and what became of its deliveries.
 
@@ -1713,7 +1713,7 @@ class ListedWebhook(OpenModel):
     last: Attempt | None
 
 
-@dataclass(slots=True)
+@dataclass
 class Attempt(OpenModel):
     """An attempt that has ended.
 
@@ -1732,7 +1732,7 @@ class Attempt(OpenModel):
     ended_ms: int
 
 
-@dataclass(slots=True)
+@dataclass
 class Webhook(OpenModel):
     """A webhook without its secret.
 
@@ -1774,7 +1774,7 @@ RetrainAlgorithm = Literal[
 ]
 
 
-class RetrainParams(Entries[Any]):
+class RetrainParams(Entries["Any"]):
     """Values by their name."""
 
 
@@ -1811,7 +1811,7 @@ FilterNot = RetrainParams
 JobState = Literal["activating", "cancelled", "failed", "queued", "running", "succeeded"]
 
 
-class JobMetrics(Entries[float]):
+class JobMetrics(Entries["float"]):
     """Values by their name."""
 
 
@@ -1828,7 +1828,7 @@ ModelInfoParameters = RetrainParams
 QualityReportMeasure = Literal["hit_rate", "rmse"]
 
 
-class QualityReportUntested(Entries[int]):
+class QualityReportUntested(Entries["int"]):
     """Values by their name."""
 
 
@@ -1837,11 +1837,11 @@ AuditEntryOutcome = Literal["done", "failed", "refused"]
 AuditEntryVia = Literal["api", "cli", "console"]
 
 
-class ItemPatchTags(Entries[list[str] | None]):
+class ItemPatchTags(Entries["list[str] | None"]):
     """Values by their name."""
 
 
-class ItemPatchNumbers(Entries[float | None]):
+class ItemPatchNumbers(Entries["float | None"]):
     """Values by their name."""
 
 
@@ -1854,7 +1854,7 @@ PatchedItemTags = ItemPatchTags
 PatchedItemNumbers = ItemPatchNumbers
 
 
-class ListedItemTags(Entries[list[str]]):
+class ListedItemTags(Entries["list[str]"]):
     """Values by their name."""
 
 
@@ -1889,7 +1889,7 @@ UserDetailsTags = ListedItemTags
 UserDetailsNumbers = JobMetrics
 
 
-class ArmReportTypes(Entries[Rate]):
+class ArmReportTypes(Entries["Rate"]):
     """Values by their name."""
 
 
@@ -1912,7 +1912,7 @@ AttemptOutcome = Literal["delivered", "failed", "given-up"]
 WebhookEventsItem = MadeWebhookEventsItem
 
 
-class ListItemsFilter(Entries[str]):
+class ListItemsFilter(Entries["str"]):
     """Values by their name."""
 
 

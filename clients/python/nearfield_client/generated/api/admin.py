@@ -43,13 +43,12 @@ from nearfield_client.generated.models import (
     WebhookList,
     Written,
 )
-from nearfield_client.model import UNSET, Unset
 from nearfield_client.operation import operation
 from nearfield_client.session import Session
 
 
 @operation("GET", "/admin/stats")
-def get_stats(*, client: Session, wait_for: str | Unset = UNSET) -> Stats:
+def get_stats(*, client: Session, wait_for: str | None = None) -> Stats:
     """Sizes of the service, its log, its stream and its live models.
 
     Args:
@@ -62,11 +61,11 @@ def get_stats(*, client: Session, wait_for: str | Unset = UNSET) -> Stats:
 def list_ratings(
     *,
     client: Session,
-    wait_for: str | Unset = UNSET,
-    n: int | Unset = UNSET,
-    cursor: str | Unset = UNSET,
-    below: float | Unset = UNSET,
-    above: float | Unset = UNSET,
+    wait_for: str | None = None,
+    n: int | None = None,
+    cursor: str | None = None,
+    below: float | None = None,
+    above: float | None = None,
 ) -> RatingPage:
     """A page of all ratings, or of those below or above a value. It may be short although there are more.
 
@@ -84,11 +83,11 @@ def list_ratings(
 def list_hidden_items(
     *,
     client: Session,
-    wait_for: str | Unset = UNSET,
-    n: int | Unset = UNSET,
-    cursor: str | Unset = UNSET,
-    hidden: bool | Unset = UNSET,
-    filter_: ListHiddenItemsFilter | Unset = UNSET,
+    wait_for: str | None = None,
+    n: int | None = None,
+    cursor: str | None = None,
+    hidden: bool | None = None,
+    filter_: ListHiddenItemsFilter | None = None,
 ) -> ItemList:
     """A page of all items that are not deleted, or of those that are hidden (`hidden=true`) or not.
 
@@ -109,7 +108,7 @@ def retrain(*, client: Session, body: Retrain) -> Job:
 
 
 @operation("GET", "/admin/jobs")
-def list_jobs(*, client: Session, wait_for: str | Unset = UNSET) -> JobList:
+def list_jobs(*, client: Session, wait_for: str | None = None) -> JobList:
     """All jobs, newest first.
 
     Args:
@@ -119,7 +118,7 @@ def list_jobs(*, client: Session, wait_for: str | Unset = UNSET) -> JobList:
 
 
 @operation("GET", "/admin/jobs/{job}")
-def get_job(job: str, *, client: Session, wait_for: str | Unset = UNSET) -> Job:
+def get_job(job: str, *, client: Session, wait_for: str | None = None) -> Job:
     """One job.
 
     Args:
@@ -135,7 +134,7 @@ def cancel_job(job: str, *, client: Session) -> Job:
 
 
 @operation("GET", "/admin/models")
-def list_models(*, client: Session, wait_for: str | Unset = UNSET) -> ModelList:
+def list_models(*, client: Session, wait_for: str | None = None) -> ModelList:
     """All snapshots, and which of them are live.
 
     Args:
@@ -145,7 +144,7 @@ def list_models(*, client: Session, wait_for: str | Unset = UNSET) -> ModelList:
 
 
 @operation("GET", "/admin/models/{model}/quality")
-def get_quality(model: str, *, client: Session, wait_for: str | Unset = UNSET) -> QualityReport:
+def get_quality(model: str, *, client: Session, wait_for: str | None = None) -> QualityReport:
     """How well a live model foretold ratings and events before it learned them, and a baseline beside it.
 
     Args:
@@ -161,7 +160,7 @@ def activate_model(version: str, *, client: Session) -> ModelInfo:
 
 
 @operation("DELETE", "/admin/models/{name}")
-def end_model(name: str, *, client: Session, wait_for: str | Unset = UNSET) -> EndedModel:
+def end_model(name: str, *, client: Session, wait_for: str | None = None) -> EndedModel:
     """End a live model or shadow: it neither answers nor learns. Its snapshots stay; activate one to go back.
 
     Args:
@@ -231,7 +230,7 @@ def delete_scenario(name: str, *, client: Session) -> Written:
 
 
 @operation("GET", "/admin/scenarios/{name}")
-def get_scenario(name: str, *, client: Session, wait_for: str | Unset = UNSET) -> DocumentDetails:
+def get_scenario(name: str, *, client: Session, wait_for: str | None = None) -> DocumentDetails:
     """The body of a scenario.
 
     Args:
@@ -242,7 +241,7 @@ def get_scenario(name: str, *, client: Session, wait_for: str | Unset = UNSET) -
 
 
 @operation("GET", "/admin/scenarios")
-def list_scenarios(*, client: Session, wait_for: str | Unset = UNSET) -> ScenarioList:
+def list_scenarios(*, client: Session, wait_for: str | None = None) -> ScenarioList:
     """The names of all scenarios.
 
     Args:
@@ -253,7 +252,7 @@ def list_scenarios(*, client: Session, wait_for: str | Unset = UNSET) -> Scenari
 
 @operation("GET", "/admin/sources")
 def list_sources(
-    *, client: Session, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, offset: int | Unset = UNSET
+    *, client: Session, wait_for: str | None = None, n: int | None = None, offset: int | None = None
 ) -> SourceList:
     """How far each source has come; the one that advanced last comes first.
 
@@ -266,7 +265,7 @@ def list_sources(
 
 
 @operation("DELETE", "/admin/sources/{source}")
-def remove_source(source: str, *, client: Session, key: str | Unset = UNSET) -> RemovedSource:
+def remove_source(source: str, *, client: Session, key: str | None = None) -> RemovedSource:
     """Forget how far a source has come, if it has: its next batch counts, whatever its offset is.
 
     Args:
@@ -277,7 +276,7 @@ def remove_source(source: str, *, client: Session, key: str | Unset = UNSET) -> 
 
 
 @operation("GET", "/admin/audit")
-def list_audit(*, client: Session, n: int | Unset = UNSET, cursor: str | Unset = UNSET) -> AuditPage:
+def list_audit(*, client: Session, n: int | None = None, cursor: str | None = None) -> AuditPage:
     """What was done with the rights of an admin, and what of it was refused, newest first.
 
     Args:
@@ -308,7 +307,7 @@ def delete_experiment(experiment: str, *, client: Session) -> Written:
 
 
 @operation("GET", "/admin/experiments/{experiment}")
-def get_experiment(experiment: str, *, client: Session, wait_for: str | Unset = UNSET) -> ExperimentReport:
+def get_experiment(experiment: str, *, client: Session, wait_for: str | None = None) -> ExperimentReport:
     """The arms, and the rates of users with events of each type, with intervals.
 
     Args:
@@ -319,7 +318,7 @@ def get_experiment(experiment: str, *, client: Session, wait_for: str | Unset = 
 
 
 @operation("GET", "/admin/experiments")
-def list_experiments(*, client: Session, wait_for: str | Unset = UNSET) -> ExperimentList:
+def list_experiments(*, client: Session, wait_for: str | None = None) -> ExperimentList:
     """The ids of all experiments.
 
     Args:
@@ -330,11 +329,7 @@ def list_experiments(*, client: Session, wait_for: str | Unset = UNSET) -> Exper
 
 @operation("GET", "/admin/export")
 def export(
-    *,
-    client: Session,
-    wait_for: str | Unset = UNSET,
-    format_: ExportFormat | Unset = UNSET,
-    what: ExportWhat | Unset = UNSET,
+    *, client: Session, wait_for: str | None = None, format_: ExportFormat | None = None, what: ExportWhat | None = None
 ) -> Any:
     """All ratings, events or items at one position, which X-As-Of names; `nearfield import` reads them back.
 
@@ -348,7 +343,7 @@ def export(
 
 @operation("GET", "/admin/users/{user}/export")
 def export_user(
-    user: str, *, client: Session, wait_for: str | Unset = UNSET, format_: ExportUserFormat | Unset = UNSET
+    user: str, *, client: Session, wait_for: str | None = None, format_: ExportUserFormat | None = None
 ) -> Any:
     """All that is kept of one user: the rows that forgetting this user would remove, also those of merged ids.
 

@@ -13,7 +13,6 @@ from nearfield_client.generated.models import (
     PostedItem,
     Written,
 )
-from nearfield_client.model import UNSET, Unset
 from nearfield_client.operation import operation
 from nearfield_client.session import Session
 
@@ -37,11 +36,11 @@ def patch_items(*, client: Session, body: PatchedItem | list[PatchedItem]) -> Ac
 def list_items(
     *,
     client: Session,
-    wait_for: str | Unset = UNSET,
-    n: int | Unset = UNSET,
-    cursor: str | Unset = UNSET,
-    search: str | Unset = UNSET,
-    filter_: ListItemsFilter | Unset = UNSET,
+    wait_for: str | None = None,
+    n: int | None = None,
+    cursor: str | None = None,
+    search: str | None = None,
+    filter_: ListItemsFilter | None = None,
 ) -> ItemList:
     """A page of all items that are not deleted, available or not, in an order that stays when items come and go.
 
@@ -76,7 +75,7 @@ def delete_item(item: str, *, client: Session) -> Written:
 
 
 @operation("GET", "/items/{item}")
-def get_item(item: str, *, client: Session, wait_for: str | Unset = UNSET) -> ItemDetails:
+def get_item(item: str, *, client: Session, wait_for: str | None = None) -> ItemDetails:
     """The attributes of an item, and the number of its ratings.
 
     Args:

@@ -20,7 +20,6 @@ from nearfield_client.generated.models import (
     UserNeighbors,
     UsersOfItem,
 )
-from nearfield_client.model import UNSET, Unset
 from nearfield_client.operation import operation
 from nearfield_client.session import Session
 
@@ -30,13 +29,13 @@ def list_item_neighbors(
     item: str,
     *,
     client: Session,
-    wait_for: str | Unset = UNSET,
-    n: int | Unset = UNSET,
-    model: str | Unset = UNSET,
-    cursor: str | Unset = UNSET,
-    available: bool | Unset = UNSET,
-    with_: Literal["title"] | Unset = UNSET,
-    filter_: ListItemNeighborsFilter | Unset = UNSET,
+    wait_for: str | None = None,
+    n: int | None = None,
+    model: str | None = None,
+    cursor: str | None = None,
+    available: bool | None = None,
+    with_: Literal["title"] | None = None,
+    filter_: ListItemNeighborsFilter | None = None,
 ) -> ItemNeighbors:
     """The items most similar to one item.
 
@@ -58,10 +57,10 @@ def list_item_users(
     item: str,
     *,
     client: Session,
-    wait_for: str | Unset = UNSET,
-    n: int | Unset = UNSET,
-    model: str | Unset = UNSET,
-    filter_: ListItemUsersFilter | Unset = UNSET,
+    wait_for: str | None = None,
+    n: int | None = None,
+    model: str | None = None,
+    filter_: ListItemUsersFilter | None = None,
 ) -> UsersOfItem:
     """The users who would like an item most, of those with ratings who have not seen it and who pass a filter.
 
@@ -86,10 +85,10 @@ def list_user_neighbors(
     user: str,
     *,
     client: Session,
-    wait_for: str | Unset = UNSET,
-    n: int | Unset = UNSET,
-    model: str | Unset = UNSET,
-    cursor: str | Unset = UNSET,
+    wait_for: str | None = None,
+    n: int | None = None,
+    model: str | None = None,
+    cursor: str | None = None,
 ) -> UserNeighbors:
     """The users most similar to one user.
 
@@ -107,10 +106,10 @@ def list_user_neighbors(
 def list_users(
     *,
     client: Session,
-    wait_for: str | Unset = UNSET,
-    n: int | Unset = UNSET,
-    cursor: str | Unset = UNSET,
-    filter_: ListUsersFilter | Unset = UNSET,
+    wait_for: str | None = None,
+    n: int | None = None,
+    cursor: str | None = None,
+    filter_: ListUsersFilter | None = None,
 ) -> UserList:
     """A page of all users who are not forgotten, or of those who pass a filter.
 
@@ -127,7 +126,7 @@ def list_users(
 
 @operation("GET", "/estimate/{user}/{item}")
 def estimate_rating(
-    user: str, item: str, *, client: Session, wait_for: str | Unset = UNSET, model: str | Unset = UNSET
+    user: str, item: str, *, client: Session, wait_for: str | None = None, model: str | None = None
 ) -> RatingEstimate:
     """How the user would rate the item.
 
@@ -142,7 +141,7 @@ def estimate_rating(
 
 @operation("GET", "/users/{user}/ratings")
 def list_user_ratings(
-    user: str, *, client: Session, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, offset: int | Unset = UNSET
+    user: str, *, client: Session, wait_for: str | None = None, n: int | None = None, offset: int | None = None
 ) -> RatingsOfUser:
     """A page of the ratings of one user, newest first; `n_ratings` is the number of all.
 
@@ -157,7 +156,7 @@ def list_user_ratings(
 
 @operation("GET", "/users/{user}/events")
 def list_user_events(
-    user: str, *, client: Session, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, offset: int | Unset = UNSET
+    user: str, *, client: Session, wait_for: str | None = None, n: int | None = None, offset: int | None = None
 ) -> EventsOfUser:
     """What the events of one user add up to, item by item, newest first; `n_items` is the number of all items.
 
@@ -172,7 +171,7 @@ def list_user_events(
 
 @operation("GET", "/items/{item}/ratings")
 def list_item_ratings(
-    item: str, *, client: Session, wait_for: str | Unset = UNSET, n: int | Unset = UNSET, offset: int | Unset = UNSET
+    item: str, *, client: Session, wait_for: str | None = None, n: int | None = None, offset: int | None = None
 ) -> RatingsOfItem:
     """A page of the ratings of one item, newest first; `n_ratings` is the number of all.
 

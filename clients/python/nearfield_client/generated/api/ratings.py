@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from nearfield_client.generated.models import Accepted, PostedEvent, PostedRating, RetractedEvent, Written
-from nearfield_client.model import UNSET, Unset
 from nearfield_client.operation import operation
 from nearfield_client.session import Session
 
@@ -14,8 +13,8 @@ def post_ratings(
     *,
     client: Session,
     body: PostedRating | list[PostedRating],
-    x_source: str | Unset = UNSET,
-    x_offset: int | Unset = UNSET,
+    x_source: str | None = None,
+    x_offset: int | None = None,
 ) -> Accepted:
     """Post one rating, or an array whose elements are checked one by one. A rating replaces the earlier one.
 
@@ -30,11 +29,7 @@ def post_ratings(
 
 @operation("POST", "/events", headers={"x_source": "X-Source", "x_offset": "X-Offset"})
 def post_events(
-    *,
-    client: Session,
-    body: PostedEvent | list[PostedEvent],
-    x_source: str | Unset = UNSET,
-    x_offset: int | Unset = UNSET,
+    *, client: Session, body: PostedEvent | list[PostedEvent], x_source: str | None = None, x_offset: int | None = None
 ) -> Accepted:
     """Post one event, or an array whose elements are checked one by one. Events of a user and an item add up.
 

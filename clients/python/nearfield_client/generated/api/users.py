@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from nearfield_client.generated.models import Accepted, PostedUser, UserAttributes, UserDetails, Written
-from nearfield_client.model import UNSET, Unset
 from nearfield_client.operation import operation
 from nearfield_client.session import Session
 
@@ -46,7 +45,7 @@ def delete_user(user: str, *, client: Session) -> Written:
 
 
 @operation("GET", "/users/{user}")
-def get_user(user: str, *, client: Session, wait_for: str | Unset = UNSET) -> UserDetails:
+def get_user(user: str, *, client: Session, wait_for: str | None = None) -> UserDetails:
     """The attributes of a user, and the number of ratings.
 
     Args:

@@ -193,8 +193,9 @@ class Publisher:
         begun_s = time.monotonic()
         there = {segment.path.name for segment in self._rating_log.files.segments()}
         sums_of = self._rating_log.files.listed()
-        # A segment is being written, and will be listed, or rewritten.
+        # A segment is being written and will be listed, or a write has failed before it was: then nobody else lists it.
         if not there <= sums_of.keys() or any(len(sums) != 1 for sums in sums_of.values()):
+            self._rating_log.files.seal()
             return
         versions = sorted(snapshot.versions(self._data / "snapshots"))
         segments = {name: segment for name, (segment,) in sums_of.items()}

@@ -124,6 +124,21 @@ def test_a_replica_gets_log_and_models_and_loses_what_the_worker_loses(pair: Pai
     )
 
 
+def test_what_a_failed_rewrite_has_left_is_listed_and_published(pair: Pair, rating_entry: Make):
+    """A disk has failed between the new file of a segment and its listing, and nobody writes the segment again."""
+    pair.publisher.prepare()
+    pair.worker.write(rating_entry(1, ("u", "i", 4.0)), rating_entry(2, ("v", "i", 3.0)))
+    pair.publisher.step()
+    ((name, (before,)),) = pair.worker.log.files.listed().items()
+    pair.worker.log.rewrite_without("v", StreamId(3, 0))
+    with pair.worker.log.files._manifest.changing() as sums:
+        pair.worker.log.files._manifest.store({name: [before, *sums[name]]})
+    for _ in range(2):
+        pair.publisher.step()
+    pair.follower.step()
+    assert pair.replica.rows() == [("u", "i")]
+
+
 def test_a_store_that_lacks_a_segment_is_not_settled(pair: Pair, rating_entry: Make, monkeypatch: pytest.MonkeyPatch):
     """A segment stands in the folder just before it is listed: what is in it may not leave the stream yet."""
     monkeypatch.setattr(publisher, "SETTLE_S", 0.0)

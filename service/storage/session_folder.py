@@ -63,8 +63,8 @@ def find(data: Path, secret: bytes) -> StoredSession | None:
 def end(data: Path, secret: bytes) -> None:
     """End a session for every process, also after a restart: that is on disk on return."""
     with contextlib.suppress(FileNotFoundError):
-        path_of(data, secret).unlink()
-        files.sync(data / FOLDER)
+        path_of(data, secret).unlink(missing_ok=True)
+        files.sync(data / FOLDER)  # also if it is gone: the call that has removed it may have failed here
 
 
 def path_of(data: Path, secret: bytes) -> Path:

@@ -72,7 +72,7 @@ def agree(data: Path, stream: Stream) -> bytes:
         try:
             temporary.write_bytes(key)
             files.sync(temporary)
-            temporary.replace(path)
+            files.rename(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
         files.sync(data)

@@ -17,7 +17,6 @@ from service.storage import key_file
 from service.storage.backups.backup import back_up, restore
 from service.storage.backups.backup_manifest import InvalidBackup
 from service.storage.errors import CorruptLiveFile, CorruptLog, CorruptSnapshot
-from service.storage.log.log_manifest import Sum
 from service.storage.log.rating_log import RatingLog
 from service.storage.sealed_file import CorruptFile
 from service.storage.snapshots import live_versions, snapshot
@@ -42,7 +41,7 @@ def snapshot_of(data: Path) -> Any:
 
 
 def head_of(data: Path) -> Any:
-    return Head.of((data / "head.json").read_bytes(), str(data))
+    return Head.of((data / "store" / "head.json").read_bytes(), str(data))
 
 
 def backup_of(data: Path) -> Any:
@@ -60,12 +59,13 @@ KINDS: dict[str, tuple[Callable[[Path], Any], type[ServiceError]]] = {
     "ratings/manifest.json": (log_of, CorruptLog),
     f"snapshots/{OLD}/arrays.safetensors": (snapshot_of, CorruptSnapshot),
     f"snapshots/{OLD}/users.parquet": (snapshot_of, CorruptSnapshot),
+    f"snapshots/{OLD}/items.parquet": (snapshot_of, CorruptSnapshot),
     f"snapshots/{OLD}/manifest.json": (snapshot_of, CorruptSnapshot),
     f"snapshots/{OLD}/manifest.sha256": (snapshot_of, CorruptSnapshot),
     "live.json": (live_versions.read_all, CorruptLiveFile),
     "keys.json": (key_file.read, CorruptFile),
     "webhooks.json": (webhook_file.read, CorruptFile),
-    "head.json": (head_of, CorruptStore),
+    "store/head.json": (head_of, CorruptStore),
     "backup.tar": (backup_of, InvalidBackup),
 }
 
@@ -78,10 +78,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log = RatingLog(data / "ratings")
     log.compact()
     webhook_file.add(data, "https://example.com/jobs", ["train.failed"])
-    segments = {name: sums[0] for name, sums in log.files.listed().items()}
-    assert all(isinstance(total, Sum) for total in segments.values())
-    head = Head("owner", segments, {"als": OLD}, [], [OLD])
-    (data / "head.json").write_bytes(head.encoded())
     back_up(data, data / "backup.tar")
     return data
 

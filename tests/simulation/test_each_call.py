@@ -13,12 +13,19 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 
 from service.base.errors import ServiceError
-from service.storage import key_file
+from service.base.signing import KEY_BYTES
+from service.extras.stores.follower import Follower
+from service.extras.stores.object_store import ObjectStore
+from service.extras.stores.store_head import Head, object_of
+from service.extras.webhooks import webhook_file
+from service.storage import data_format, key_file, session_folder, signing_key
+from service.storage.audit_log import AuditEntry, AuditLog
 from service.storage.backups.backup import back_up, restore
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.log import segment
@@ -55,7 +62,7 @@ class Calls:
 
     @contextlib.contextmanager
     def failing(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
-        opened, fsync, rename, pwrite = io.open, os.fsync, Path.rename, os.pwrite
+        opened, fsync, rename, pwrite, write = io.open, os.fsync, Path.rename, os.pwrite, os.write
 
         def open_(path: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
             file = opened(path, mode, *arguments, **options)
@@ -74,7 +81,14 @@ class Calls:
             self.reach("write")
             return pwrite(descriptor, content, offset)
 
+        def short_write(descriptor: int, content: bytes) -> int:
+            is_ours = Path(f"/proc/self/fd/{descriptor}").resolve().is_relative_to(self._root)
+            if is_ours:
+                self.reach("write", lambda: write(descriptor, content[: len(content) // 2]))
+            return write(descriptor, content)
+
         with patch.context() as patched:
+            patched.setattr(os, "write", short_write)
             patched.setattr(io, "open", open_)
             patched.setattr(builtins, "open", open_)
             patched.setattr(os, "fsync", failing_fsync)
@@ -136,13 +150,21 @@ def entry(n: int) -> Entry:
 
 
 def a_folder(data: Path) -> None:
-    """A log of many segments, and a live model of two users."""
+    """A log of many segments, a live model of two users, a key, a session, and a store with log and model."""
     log = RatingLog(data / "ratings")
     for n in range(1, MERGE_AT + 2):
         log.files.write(StreamId(n, 0), StreamId(n, 0), [table_of([entry(n)])])
     write_snapshot(data, OLD)
     live_versions.set_version(data, "als", OLD)
     key_file.make(data, "first", "read", None)
+    session_folder.begin(data, b"old", "key", b"mark")
+    segments = {name: sums[0] for name, sums in log.files.listed().items()}
+    shutil.copytree(data / "snapshots", data / "store" / "snapshots")
+    (data / "store" / "ratings").mkdir()
+    for name, total in segments.items():
+        shutil.copyfile(data / "ratings" / name, data / "store" / object_of(total))
+    head = Head("owner", segments, {"als": OLD}, [], [OLD])
+    (data / "store" / "head.json").write_bytes(head.encoded())
 
 
 def write_snapshot(data: Path, version: str) -> None:
@@ -239,6 +261,54 @@ def keys_of(data: Path) -> State:
     return {"names": [key.name for key in key_file.read(data) or ()]}
 
 
+def revoke_key(data: Path) -> None:
+    for key in key_file.read(data) or ():
+        key_file.revoke(data, key.id, others_are_admins=True)
+
+
+def add_webhook(data: Path) -> None:
+    if not webhook_file.read(data):
+        webhook_file.add(data, "https://example.com/jobs", ["train.failed"])
+
+
+def sessions_of(data: Path) -> State:
+    return {"there": [secret for secret in (b"old", b"new") if session_folder.find(data, secret) is not None]}
+
+
+def audit(data: Path) -> None:
+    if "revoke_key" not in audited(data)["actions"]:
+        AuditLog(data, 1 << 20).append(AuditEntry("", "revoke_key", "done", "api"))
+
+
+def audited(data: Path) -> State:
+    """The actions; a line that was written in part is none, and must not take the next one along."""
+    actions = {entry.action for entry in AuditLog(data, 1 << 20).page(9).entries}
+    return {"actions": actions - {"unreadable line"}}
+
+
+def agree_on_key(data: Path) -> None:
+    redis: Any = SimpleNamespace(signing_key=lambda proposed: bytes(KEY_BYTES))
+    signing_key.agree(data, redis)
+
+
+def copy_store(data: Path) -> None:
+    pytest.importorskip("obstore", reason="needs the extra registry: pip install obstore")
+    store, replica = ObjectStore(f"file://{data / 'store'}"), data.parent / "replica"
+    Follower(store, replica, RatingLog(replica / "ratings"), lambda: LATER, lambda reason: None).step()
+
+
+def copied_of(data: Path) -> State:
+    """A replica has a whole log at any moment, and all that the store has when it has its head."""
+    replica = data.parent / "replica"
+    there = (replica / "head.json").exists()
+    if there:
+        assert rows_of(replica) == rows_of(data)
+        assert live_of(replica) == live_of(data)
+    elif replica.exists():
+        assert rows_of(replica) <= rows_of(data)
+    return {"there": there}
+
+
 def end_model(data: Path) -> None:
     if live_versions.read(data):
         live_versions.end(data, "als")
@@ -253,6 +323,14 @@ CHANGES = {
     "backup": Change(back_up_it, backup_of),
     "restore": Change(restore_it, restored_of),
     "keys": Change(make_key, keys_of),
+    "a revoked key": Change(revoke_key, keys_of),
+    "webhooks": Change(add_webhook, lambda data: {"urls": [each.url for each in webhook_file.read(data)]}),
+    "sign-in": Change(lambda data: session_folder.begin(data, b"new", "key", b"mark"), sessions_of),
+    "sign-out": Change(lambda data: session_folder.end(data, b"old"), sessions_of),
+    "audit": Change(audit, audited),
+    "format": Change(data_format.enter, lambda data: {"format": data_format.check(data)}),
+    "signing key": Change(agree_on_key, lambda data: {"key": signing_key.content_of(data)}),
+    "replica": Change(copy_store, copied_of),
 }
 
 
@@ -294,4 +372,4 @@ def test_a_change_that_fails_at_any_call_loses_nothing_and_can_be_repeated(
             left = [path for path in data.parent.rglob("*") if path.suffix == ".tmp" or path.name.startswith(".tmp-")]
             assert left == [], at
             shutil.rmtree(data.parent)
-        assert place > 1 or (kind, name) == ("rename", "none"), f"{name} makes no {kind}"
+        assert place > 1 or kind != "fsync", f"{name} syncs nothing"

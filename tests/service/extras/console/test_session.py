@@ -2,13 +2,15 @@
 
 import base64
 import time
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from service.api.door.auth import Keys
 from service.extras.console.session import COOKIE, SECRET_BYTES, VISITOR_COOKIE, Sessions, of_visitor
 from service.settings.settings import Settings
-from service.storage import key_file, session_folder
+from service.storage import files, key_file, session_folder
 from service.storage.session_folder import SESSION_S
 
 ADMIN_KEY = "key-of-the-admins"
@@ -48,6 +50,20 @@ def test_a_session_that_was_signed_out_is_none_in_every_process_and_after_a_rest
         assert entered(process, session.text) is None
         assert entered(process, second.text) == second, "of the same key, but another browser"
     other.end(session)
+
+
+def test_a_session_whose_end_was_not_synced_is_synced_by_the_next_end(tmp_path, monkeypatch):
+    """A disk that failed once may bring back the session at a power cut."""
+    session_folder.begin(tmp_path, b"secret", "key", b"mark")
+    with monkeypatch.context() as broken:
+        broken.setattr(files, "_FAULT_AT", "fsync:1:ENOSPC")
+        broken.setattr(files, "_reached", Counter())
+        with pytest.raises(OSError, match="No space"):
+            session_folder.end(tmp_path, b"secret")
+    synced: list[Path] = []
+    monkeypatch.setattr(files, "sync", synced.append)
+    session_folder.end(tmp_path, b"secret")
+    assert synced == [tmp_path / session_folder.FOLDER]
 
 
 def test_a_visitor_has_a_token_but_may_not_enter(pair):

@@ -9,7 +9,7 @@ import structlog
 from service.base.errors import ServiceError
 
 FIRST_S = 0.1  # seconds of the first pause
-LONGEST_S = 5.0  # seconds of the longest pause
+LONGEST_S = 1.0  # seconds of the longest pause; `OTHERS_S` in `verification` is longer
 
 _log = structlog.get_logger(__name__)
 

@@ -34,7 +34,7 @@ from service.storage.events import ZERO
 from service.storage.streams.redis_client import connect, text_of, translated
 from service.storage.streams.redis_server import find_binary
 from service.storage.streams.tail import Tail
-from service.storage.streams.verification import Verification
+from service.storage.streams.verification import Loss, Verification
 
 OLDEST_REDIS = 6, 2
 LEAST_FREE_BYTES = 10**9  # of the disk; below it, the log of ratings, models and a rewrite of Redis soon lack room
@@ -141,7 +141,9 @@ def gpu(settings: Settings) -> Result:
 def connected(url: str, settings: Settings) -> Iterator[Verification]:
     """The checks of the service on the server at `url`. Raises `StreamUnavailable`."""
     with translated(), connect(url) as client:
-        yield Verification(client, DEFAULT, settings.appendfsync, Tail(), lambda: ZERO, lambda entries: set())
+        yield Verification(
+            client, DEFAULT, settings.appendfsync, Tail(), lambda: ZERO, lambda entries: set(), Loss.NONE
+        )
 
 
 def redis(settings: Settings) -> Result:

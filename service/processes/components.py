@@ -30,6 +30,7 @@ from service.storage.signing_key import KEY_FILE, ROTATE_FILE
 from service.storage.snapshots import live_versions
 from service.storage.streams.redis_server import url_of
 from service.storage.streams.stream import Stream
+from service.storage.streams.verification import Loss
 from service.telemetry.metrics import Metrics, count_dropped_spans
 
 if TYPE_CHECKING:
@@ -113,7 +114,9 @@ class Components:
 
     def _open_stream(self) -> None:
         url, keys, log = url_of(self.settings), self.settings.keyspace, self._rating_log
-        self._stream = Stream(url, log.last_id, self.settings.appendfsync, log.known, keys)
+        follows = self.serves and self.settings.store is not None
+        loss = Loss.NONE if self.settings.redis is None else Loss.WORKER if follows else Loss.PROCESSES
+        self._stream = Stream(url, log.last_id, self.settings.appendfsync, log.known, keys, loss)
         self.to_stop.callback(self._stream.close)
         self._table = JobTable(url, keys)
         self.to_stop.callback(self._table.close)

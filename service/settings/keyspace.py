@@ -36,6 +36,11 @@ class Keyspace(NamedTuple):
         return f"{self.prefix}:lost"
 
     @property
+    def verified(self) -> str:
+        """The run of the server that was verified last."""
+        return f"{self.prefix}:verified"
+
+    @property
     def commit(self) -> str:
         """A request to the archiver."""
         return f"{self.prefix}:commit"

@@ -10,6 +10,7 @@ from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.log.rating_log import RatingLog
 from service.storage.streams.redis_server import RedisServer
 from service.storage.streams.stream import Stream
+from tests.service.keys import VERIFIED
 from tests.service.whole import Whole
 
 
@@ -23,9 +24,10 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 
 @pytest.fixture
 def redis_url(redis_server: RedisServer) -> str:
-    """URL of an empty server."""
+    """URL of an empty server, which a service has verified: nobody waits for what others may have."""
     with redis.Redis.from_url(redis_server.url) as client:
         client.flushall()
+        client.set(VERIFIED, client.info("server")["run_id"])
     return redis_server.url
 
 

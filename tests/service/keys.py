@@ -2,6 +2,6 @@
 
 from service.settings.keyspace import DEFAULT
 
-RATINGS, TRIMMED, REJECTED, COMMIT, LOST, NEVER = (
-    DEFAULT.ratings, DEFAULT.trimmed, DEFAULT.rejected, DEFAULT.commit, DEFAULT.lost, DEFAULT.never
+RATINGS, TRIMMED, REJECTED, COMMIT, LOST, VERIFIED, NEVER = (
+    DEFAULT.ratings, DEFAULT.trimmed, DEFAULT.rejected, DEFAULT.commit, DEFAULT.lost, DEFAULT.verified, DEFAULT.never
 )  # fmt: skip

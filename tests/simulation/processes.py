@@ -44,6 +44,7 @@ from service.storage.snapshots import live_versions, snapshot, version_names
 from service.storage.snapshots.forgetting import without_forgotten
 from service.storage.streams import stream, stream_writer
 from service.storage.streams.stream import Stream
+from service.storage.streams.verification import Loss
 from tests.simulation import columns
 from tests.simulation.bucket import Bucket, Store
 from tests.simulation.disk import Disk
@@ -259,7 +260,7 @@ class Engine:
         cluster.truth.learners.add(self.learned)
         self.process.on_kill.append(lambda: cluster.truth.learners.discard(self.learned))
         self.log = RatingLog(self.data / "ratings")
-        self.stream = a_stream(self.log)
+        self.stream = a_stream(self.log, Loss.WORKER if follows else Loss.PROCESSES)
         self.stages, self.served = Stages(), dict[str, str]()
         self.history, self.backend, self.live = self, HOST, SimpleNamespace(shadows=frozenset(), expected=frozenset())
         self.reports, self._is_started = ReportedArchive(), False
@@ -362,7 +363,7 @@ class Worker:
         self._cluster, self.data = cluster, cluster.data(number)
         self.data.mkdir(exist_ok=True)
         self.log = RatingLog(self.data / "ratings")
-        self.stream, self._engine_of = a_stream(self.log), engine_of
+        self.stream, self._engine_of = a_stream(self.log, Loss.PROCESSES), engine_of
         self.publisher: Publisher | None = None
         self.archiver: Archiver | None = None
         if publishes:
@@ -477,8 +478,8 @@ def _method(call: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def a_stream(log: RatingLog) -> Stream:
-    return Stream(URL, log.last_id, "always", log.known)
+def a_stream(log: RatingLog, loss: Loss) -> Stream:
+    return Stream(URL, log.last_id, "always", log.known, loss=loss)
 
 
 @functools.cache

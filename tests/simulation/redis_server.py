@@ -47,6 +47,7 @@ class Server:
         latency_s: longest time of a command or a reply on its way.
         reply_share: share of the replies that take time.
         on_add, on_trim: told of each entry that is written, and of those that are removed.
+        on_verified: told when a process has verified it.
     """
 
     def __init__(self, world: World) -> None:
@@ -58,6 +59,7 @@ class Server:
         self.connections: set[Connection] = set()
         self.on_add: Callable[[StreamId, Fields], None] = lambda stream_id, fields: None
         self.on_trim: Callable[[StreamId, list[StreamId]], None] = lambda upto, removed: None
+        self.on_verified: Callable[[], None] = lambda: None
 
     # --- what happens to it
 
@@ -132,6 +134,8 @@ class Server:
 
     def set(self, key: str, value: bytes) -> None:
         self.state.texts[key] = value
+        if key.endswith(":verified"):
+            self.on_verified()
         self._change(key)
 
     def after(self, key: str, position: StreamId) -> list[tuple[StreamId, Fields]]:

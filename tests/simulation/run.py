@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import structlog
@@ -39,21 +38,18 @@ class Simulation:
         self.has_store = self.chance.random() < 0.25
         self.cluster.trains = self.chance.random() < 0.2
         self.n_services = self.chance.choice((1, 1, 2))
-        # A process that starts while Redis is replaced cannot tell what it has lost, unless its own front or log knows.
-        # So where others know, either Redis is replaced, or processes are killed.
-        is_alone = self.n_services == 1 and not self.has_store
-        self.may_kill = is_alone or self.chance.random() < 0.5
-        self.may_replace = is_alone or not self.may_kill
         self.fronts: dict[int, Front] = {}
         self.workers: dict[int, Worker] = {}
         self.copies: list[State] = []  # of Redis, the oldest first
         self.users = Process("users")
         self.has_lost = self.is_over = False
-        self.calm_until_s = 0.0  # no process starts until then, see `_replace_redis`
-        self.started_s = 0.0  # when the last process was started
         self.n_written = self.n_versions = 0
         self.cluster.new_version = self._new_version
         self.cluster.server.on_trim = self._trimmed
+        # A front whose engine is away cannot offer what only it has before another process goes on.
+        self.cluster.server.on_verified = lambda: self._excuse(
+            [each for each in self._processes() if not isinstance(each, Front)]
+        )
 
     def run(self) -> list[str]:
         """What was broken."""
@@ -100,7 +96,7 @@ class Simulation:
             await asyncio.sleep(0.1 + self.chance.random())
             for slots, number, make in self._slots():
                 if number not in slots or (not slots[number].process.is_alive and self.chance.random() < 0.5):
-                    slots[number], self.started_s = make(), self.world.time()
+                    slots[number] = make()
 
     def _processes(self) -> list[Any]:
         every: list[Any] = [*self.fronts.values(), *self.cluster.engines.values(), *self.workers.values()]
@@ -135,13 +131,6 @@ class Simulation:
 
     # --- faults
 
-    @property
-    def _is_starting(self) -> bool:
-        """Whether a process may not have verified Redis yet."""
-        engines = self.cluster.engines.values()
-        is_young = self.world.time() < self.started_s + 1.0
-        return is_young or not all(engine.stages.is_done("stream") for engine in engines)
-
     async def _fail(self) -> None:
         faults = [
             self._kill,
@@ -167,20 +156,18 @@ class Simulation:
                 await fault()
 
     async def _kill(self) -> None:
-        if self.may_kill and self.world.time() >= self.calm_until_s and (living := self._processes()):
+        if living := self._processes():
             chosen = self.chance.choice(living)
             self.cluster.note(chosen.process.name)
             chosen.process.kill()
-            self._excuse()
+            self._excuse(self._processes())
 
     async def _cut_power(self) -> None:
-        if not self.may_kill or self.world.time() < self.calm_until_s:
-            return
         for each in self._processes():
             each.process.kill()
         self.cluster.server.kill()
         self.cluster.disk.power_cut(self.chance)
-        self._excuse()
+        self._excuse(self._processes())
         await asyncio.sleep(self.chance.random())
         self.cluster.server.start()
 
@@ -194,12 +181,6 @@ class Simulation:
 
     async def _replace_redis(self) -> None:
         server = self.cluster.server
-        if not self.may_replace:
-            return
-        # A process that starts meanwhile cannot offer what only those know that it has not heard of yet.
-        while len(self._processes()) < len(list(self._slots())) or self._is_starting:
-            await asyncio.sleep(0.2)
-        self.calm_until_s = math.inf
         server.kill()
         await asyncio.sleep(self.chance.expovariate(1.0))
         state = self.chance.choice([*self.copies[-2:], State()])
@@ -207,12 +188,10 @@ class Simulation:
         self.cluster.note(f"last {state.last.get(DEFAULT.ratings)}, behind {server.behind_s}")
         self.copies.clear()
         server.start(state)
-        self.has_lost, self.calm_until_s = True, self.world.time() + 4.0
-        self._excuse()
+        self.has_lost = True
+        self._excuse(self._processes())
 
     async def _hang_redis(self) -> None:
-        if self.n_services > 1 or self.world.time() < self.calm_until_s:  # processes wait two seconds for each other
-            return
         self.cluster.server.hangs_until_s = self.world.time() + self.chance.expovariate(0.3)
 
     async def _slow_redis(self) -> None:
@@ -230,13 +209,13 @@ class Simulation:
     async def _set_clock(self) -> None:
         self.world.skew_s += self.chance.choice((-3600.0, -2.0, 2.0, 3600.0))
 
-    def _excuse(self) -> None:
-        """Excuse entries that neither Redis nor the log has, nor any process that lives."""
+    def _excuse(self, holders: Iterable[Any]) -> None:
+        """Excuse entries that neither Redis nor the log has, nor any of these processes."""
         if not self.has_lost:
             return
         cluster, logged = self.cluster, self._logged()
         there = cluster.server.state.fields.get(DEFAULT.ratings, {})
-        tails = [each.serving._tail if isinstance(each, Front) else each.stream._tail for each in self._processes()]
+        tails = [each.serving._tail if isinstance(each, Front) else each.stream._tail for each in holders]
         held = set().union(*(tail.ids() for tail in tails))
         cluster.truth.excused |= {
             each for each in cluster.truth.written if each > logged and each not in there and each not in held

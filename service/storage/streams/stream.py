@@ -4,6 +4,7 @@ nearfield:ratings    stream, one entry per accepted request (`service.storage.ev
 nearfield:trimmed    string, the highest id that trimming has removed; written before the entries are removed
 nearfield:rejected   stream, bad entries under their original id, with the reason
 nearfield:lost       hash, entries by id that processes offer to a server that has lost them, see `verification`
+nearfield:verified   string, the run of the server in which the first process has verified it
 nearfield:commit     string, a position that a process has asked the archiver to commit
 nearfield:signing    string, the key that signs, see `service.storage.signing_key`
 nearfield:publisher  string, the folder whose worker publishes the log, see `service.extras.stores.publisher`
@@ -41,7 +42,7 @@ from service.storage.streams.redis_client import (
 )
 from service.storage.streams.stream_writer import StreamWriter
 from service.storage.streams.tail import Tail
-from service.storage.streams.verification import Verification
+from service.storage.streams.verification import Loss, Verification
 
 MAX_REJECTED = 10_000
 DROP_EVERY_S = 5.0  # seconds between two looks at the log for entries that need not be kept in memory
@@ -76,6 +77,7 @@ class Stream:
         appendfsync: AppendFsync = "always",
         known: Callable[[Sequence[Entry]], set[StreamId]] = lambda entries: set(),
         keys: Keyspace = DEFAULT,
+        loss: Loss = Loss.PROCESSES,
     ) -> None:
         """Prepare a stream; nothing connects yet.
 
@@ -85,11 +87,12 @@ class Stream:
             appendfsync: the weakest policy with which the server counts as durable.
             known: returns the ids of those of some entries that the service has read, see `RatingLog.known`.
             keys: of the data set.
+            loss: who has what the server may lack when it comes back.
         """
         self.url, self._keys = url, keys
         self._floor, self._tail, self._dropped_s = floor, Tail(), 0.0
         self._client = connect(url)
-        self._verification = Verification(self._client, keys, appendfsync, self._tail, floor, known)
+        self._verification = Verification(self._client, keys, appendfsync, self._tail, floor, known, loss)
         self.writer = StreamWriter(url, lambda run: asyncio.to_thread(self.verify_run, run), self._tail, keys)
 
     async def aclose(self) -> None:

@@ -3,6 +3,9 @@
 A server that was replaced by an older copy, emptied, or started with an older clock would give out ids again that
 readers have passed: they would never see the new entries. So the next id must come after all ids that this process has
 seen. The entries that the server lost are written to it again, under their ids.
+
+A process that starts has seen nothing. So a server keeps the id of the run in which it was verified: in another run
+every process, a new one too, first gives all others the time to offer what they have (`Loss`).
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from typing import Any
 
 import msgspec
@@ -26,12 +30,25 @@ from service.storage.streams.tail import Tail
 
 COMPARED = 100  # newest entries to compare with the log: a foreign stream would not share their ids
 OTHERS_S = 2.0  # seconds in which other processes give back what they have seen; they look for the server each second
-
+SLOW_S = 0.5  # seconds after which an answer is late, and the others may be late too
+POLL_S = 0.1  # seconds between two questions that tell
 OFFERED_S = 60  # seconds after which an offer of a process that has ended goes
 
 _pack, _unpack = msgspec.msgpack.encode, msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
 _FSYNC_STRENGTH = {"no": 0, "everysec": 1, "always": 2}
 _log = structlog.get_logger(__name__)
+
+
+class Loss(Enum):
+    """Who has what a server may lack when it comes back.
+
+    Attributes:
+        NONE: it lacks nothing, because it is embedded.
+        PROCESSES: those that have written or read it, and the log of DATA.
+        WORKER: also the log of another folder. The worker that has this log must be the first to verify the server.
+    """
+
+    NONE, PROCESSES, WORKER = auto(), auto(), auto()
 
 
 class Verification:
@@ -45,10 +62,11 @@ class Verification:
         tail: Tail,
         archived: Callable[[], StreamId],
         known: Callable[[Sequence[Entry]], set[StreamId]],
+        loss: Loss,
     ) -> None:
         """See `Stream` for the arguments; `archived` is its `floor`."""
         self._client, self._keys, self._appendfsync = client, keys, appendfsync
-        self._tail, self._archived, self._known = tail, archived, known
+        self._tail, self._archived, self._known, self._loss = tail, archived, known, loss
         self._verifying = threading.Lock()
         self._run: str | None = None  # that was verified last
         self._ahead_ms = 0  # by which its clock was ahead of ours
@@ -73,17 +91,25 @@ class Verification:
                 ahead_ms = clock_ms - int(time.time() * 1000)
             floor = max(self._archived(), self._tail.highest)  # before the last id: meanwhile both may grow
             last, _ = last_and_length(self._client, self._keys.ratings)
+            is_verified = self._is_verified(run, last)
             # Ids that are raised past the clock keep out what others give back, as those that are raised to a floor do.
-            if floor > last or (bound > last > ZERO and self._run is not None):
+            if floor > last or not is_verified or (bound > last > ZERO and self._run is not None):
                 # All offer what they have. The first to go on writes all of it, in order: no entry goes below another.
                 self._change(run, lambda pipeline: self._offer(pipeline, floor))
+                if is_new and not is_verified and self._loss is Loss.WORKER:
+                    raise StreamUnavailable(
+                        "Redis was started again, and its worker, which has the log, has not told yet what it lacks:"
+                        " start `nearfield worker` if it does not run"
+                    )
                 if is_new:
-                    time.sleep(OTHERS_S)
+                    self._await_others(run, floor)
                 floor = max(self._archived(), self._tail.highest)
                 self._change(run, lambda pipeline: self._restore(pipeline, floor))
                 self._change(run, lambda pipeline: self._raise_to(pipeline, floor))
             if bound > ZERO:
                 self._change(run, lambda pipeline: self._raise_past(pipeline, bound))
+            if run and (is_new or not is_verified):
+                self._client.set(self._keys.verified, run)  # the others have had their time
             if is_new:
                 self._ahead_ms = ahead_ms
             self._run = run
@@ -134,6 +160,27 @@ class Verification:
             return dict(self._client.info(section))
         except redis.ResponseError:
             return {}
+
+    def _is_verified(self, run: str, last: StreamId) -> bool:
+        """Whether the server has got back what it may have lost when this run began; true if it refuses to tell."""
+        mark = self._client.get(self._keys.verified)
+        is_of_older_version = mark is None and last > ZERO
+        return self._loss is Loss.NONE or not run or is_of_older_version or text_of(mark or b"") == run
+
+    def _await_others(self, run: str, floor: StreamId) -> None:
+        """Wait until the server has answered for as long as the others take to find it and to offer what they have.
+
+        A front that joins meanwhile tells us what it has written: that is offered, too.
+        """
+        n_offered, until_s = len(self._tail), time.monotonic() + OTHERS_S
+        while (asked_s := time.monotonic()) < until_s:
+            if len(self._tail) != n_offered:
+                n_offered = len(self._tail)
+                self._change(run, lambda pipeline: self._offer(pipeline, floor))
+            self.clock_ms()
+            if time.monotonic() > asked_s + SLOW_S:
+                until_s = time.monotonic() + OTHERS_S
+            time.sleep(POLL_S)
 
     # --- raising the last id, each in one transaction
 

@@ -21,6 +21,7 @@ from service.settings.settings import Settings
 from service.storage.streams.redis_client import connect
 from service.storage.streams.redis_server import find_binary
 from service.storage.streams.verification import Verification
+from tests.service.keys import VERIFIED
 from tests.service.waiting import eventually
 
 NAMES = ["python", "openmp", "settings", "gpu", "redis", "clock", "disk", "files"]
@@ -57,7 +58,7 @@ def test_a_durable_redis_is_fine_and_gets_no_key(redis_url: str, tmp_path: Path)
     assert "which keeps what it acknowledges" in findings["redis"][1]
     assert not list(tmp_path.iterdir())
     with connect(redis_url) as client:
-        assert client.keys() == []
+        assert client.keys() == [VERIFIED.encode()]  # of the fixture
 
 
 def test_what_runs_after_it_logs_as_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,8 @@ from service.storage.streams import verification
 from service.storage.streams.catching_up import archive_up_to
 from service.storage.streams.redis_server import RedisServer, find_binary
 from service.storage.streams.stream import REPACKED, Stream
-from tests.service.keys import COMMIT, LOST, RATINGS, REJECTED, TRIMMED
+from service.storage.streams.verification import Loss
+from tests.service.keys import COMMIT, LOST, RATINGS, REJECTED, TRIMMED, VERIFIED
 from tests.service.logs import append, commit
 from tests.service.waiting import eventually
 
@@ -367,7 +368,7 @@ def test_who_raises_ids_past_a_clock_that_is_behind_lets_the_others_give_back_fi
     ahead.read(ZERO)
     monkeypatch.setattr(verification, "OTHERS_S", 0.3)
     now_s = time.time()
-    clock = SimpleNamespace(sleep=time.sleep, time=lambda: now_s + 1000.0)
+    clock = SimpleNamespace(sleep=time.sleep, monotonic=time.monotonic, time=lambda: now_s + 1000.0)
     monkeypatch.setattr(verification, "time", clock)
     with ThreadPoolExecutor() as pool:
         for done in [pool.submit(stream.verify) for stream in (behind, ahead)]:
@@ -376,6 +377,62 @@ def test_who_raises_ids_past_a_clock_that_is_behind_lets_the_others_give_back_fi
     assert ids == ["500-0", "1000-0", "2000-0"]
     for stream in (behind, ahead):
         stream.close()
+
+
+def test_a_process_that_starts_lets_the_others_give_back_before_it_writes(
+    redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older copy has all that a new process knows of. What it adds would keep out what the others still have."""
+    older, new = Stream(redis_url), Stream(redis_url)
+    older.verify()
+    append(client, FIELDS, "500-0")
+    older.read(ZERO)
+    older.note([(StreamId(1000, 0), FIELDS)])
+    older._verification._run = "another one"
+    client.set(VERIFIED, "another one")
+    monkeypatch.setattr(verification, "OTHERS_S", 0.3)
+
+    def start() -> None:
+        new.verify()
+        append(client, FIELDS, "*")
+
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(start), pool.submit(older.verify)]:
+            done.result()
+    assert [stream_id for stream_id, _ in client.xrange(RATINGS) or ()][:2] == ["500-0", "1000-0"]
+    assert client.get(VERIFIED) == client.info("server")["run_id"]
+    for stream in (older, new):
+        stream.close()
+
+
+def test_who_lacks_the_log_waits_for_the_worker_that_has_it(redis_url: str, client: redis.Redis) -> None:
+    """A replica that follows a store offers what it has, and writes nothing before the worker has done the same."""
+    replica, worker = Stream(redis_url, loss=Loss.WORKER), Stream(redis_url, floor=lambda: StreamId(900, 0))
+    replica.note([(StreamId(1000, 0), FIELDS)])
+    client.delete(VERIFIED)
+    with pytest.raises(StreamUnavailable, match="start `nearfield worker`"):
+        replica.verify()
+    assert client.hkeys(LOST) == ["1000-0"]
+    assert not client.exists(RATINGS)
+    worker._verification._run = client.info("server")["run_id"]  # it has waited for the others
+    worker.verify()
+    replica.verify()
+    assert client.get(TRIMMED) == "900-0"  # what the log has is read from there
+    assert [stream_id for stream_id, _ in client.xrange(RATINGS) or ()] == ["1000-0"]
+    for stream in (replica, worker):
+        stream.close()
+
+
+def test_an_embedded_server_that_starts_again_is_used_at_once(
+    redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Stream(redis_url, loss=Loss.NONE)
+    append(client, FIELDS, "500-0")
+    client.set(VERIFIED, "another one")
+    monkeypatch.setattr(verification.Verification, "_await_others", lambda _: pytest.fail("it waits for others"))
+    stream.verify()
+    assert client.get(VERIFIED) == client.info("server")["run_id"]
+    stream.close()
 
 
 @pytest.mark.parametrize("has_verified", [False, True])
@@ -399,7 +456,9 @@ def test_a_server_that_is_replaced_while_it_is_verified_is_verified_again(
             replace()
         stream.note([(StreamId(1000, 0), FIELDS)])
         with monkeypatch.context() as replaced:
-            replaced.setattr(verification, "time", SimpleNamespace(sleep=replace, time=time.time))
+            replaced.setattr(
+                verification, "time", SimpleNamespace(sleep=replace, monotonic=time.monotonic, time=time.time)
+            )
             with pytest.raises(StreamUnavailable, match="replaced while"):
                 stream.verify()
         monkeypatch.setattr(verification, "OTHERS_S", 0.0)

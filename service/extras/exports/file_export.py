@@ -71,7 +71,7 @@ def from_folder(
     Args:
         data: the folder of the service, which may be running or not.
         what, format_: see `service.jobs.export_rows` and `service.extras.exports.export_formats`.
-        user: of whom alone to write all, instead of `what`.
+        user: write all rows of this user instead of `what`.
         out: the file.
         on_rows: called with the rows of each batch, and the number of all, if it is known.
 

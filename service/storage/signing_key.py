@@ -75,7 +75,7 @@ def agree(data: Path, stream: Stream) -> bytes:
             files.rename(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
-        files.sync(data)
+    files.sync(data)  # also when the copy is there: an earlier start may have failed here
     return key
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from service.storage import files
 from service.storage.errors import CorruptSnapshot
 from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog
@@ -14,7 +15,7 @@ from service.storage.snapshots import live_versions, snapshot
 
 
 def forget_in_snapshots(data: Path, user: str) -> None:
-    """Replace every snapshot that holds `user` by one without, in `live.json` too.
+    """Replace every snapshot that holds `user` by one without, in `live.json` too; no power cut brings one back.
 
     A snapshot that cannot be read is removed, unless it is live. A killed job may leave several revisions of a version;
     the last one stays.
@@ -26,6 +27,8 @@ def forget_in_snapshots(data: Path, user: str) -> None:
         last = snapshot.latest_revision(folder, version)
         if last != version:
             live_versions.retire(data, version, last)
+    if folder.is_dir():
+        files.sync(folder)
 
 
 def forget_in_snapshot(data: Path, version: str, user: str) -> str:

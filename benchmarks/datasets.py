@@ -301,6 +301,19 @@ def raw_arrays(folder: Path) -> tuple[gpu.Ratings, gpu.Ratings]:
     return gpu.Ratings(by_user, by_item), gpu.Ratings.from_coo(users, items, values, (n_users, n_items))
 
 
+def least_rmse(folder: Path) -> float:
+    """The least possible RMSE of estimates for the test part of a folder that `make-ratings` has drawn.
+
+    Raises:
+        InvalidInput: the folder has other ratings, or an earlier version drew it.
+    """
+    found = json.loads((folder / META).read_text("utf-8")).get("least_rmse")
+    if found is None:
+        expected = f"expected a {META} with the least possible RMSE of the test part"
+        raise InvalidInput(f"Invalid ratings of {folder}: {expected}, which `make-ratings` writes")
+    return float(found)
+
+
 def _rows(folder: Path, name: str, n_rows: int, n_columns: int, n: int) -> gpu.Rows:
     bounds = _array(folder / f"{name}.indptr.bin", bounds_of(n), n_rows + 1).astype(np.int64)
     columns = _array(folder / f"{name}.indices.bin", np.int32, n)

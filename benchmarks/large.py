@@ -192,7 +192,9 @@ def distributed(
     ] = "",
     copies: Annotated[int, typer.Option(help="Copies of each user.", min=1)] = 1,
     memory: Annotated[float, typer.Option(help="GB that a rank may take of its device; 0: no bound.", min=0)] = 0.0,
-    target: Annotated[float, typer.Option(help="Test RMSE, to tell when it is reached; 0: none.", min=0)] = 0.0,
+    target: Annotated[
+        float, typer.Option(help="Test RMSE to reach, in times of the least possible one; 0: none.", min=0)
+    ] = 0.0,
     timeline: Annotated[bool, typer.Option("--timeline", help="Tell where the time of each rank goes, too.")] = False,
     set_: Parameters = None,
     backend: Where = "auto",
@@ -203,8 +205,11 @@ def distributed(
     All ranks begin each epoch that is timed at the same moment. With `--copies` each user is there several times.
     An epoch is `times` as fast as with the first number of ranks. Equal `digest` mean equal bits. `error` is the test
     RMSE; of copies the training RMSE, of implicit models the training loss, of `nmf` the relative error. `target_ms` is
-    the time of the epochs until the wanted test RMSE is reached. A rank starts in `start_s` (Python, modules, CUDA and
-    the communicator), maps and checks the ratings in `map_s`, and is ready for the first epoch `ready_s` later.
+    the time of the epochs until the test RMSE is at most `target`, which is `--target` times the least possible RMSE of
+    ratings that `make-ratings` has drawn; NaN if it is not reached. Epochs of `als` have the error of a model that ends
+    there with `--set calibration=none` only: else all but the last take twice the λ. A rank starts in `start_s`
+    (Python, modules, CUDA and the communicator), maps and checks the ratings in `map_s`, and is ready for the first
+    epoch `ready_s` later.
     `division` says how several ranks of ALS divide the halves.
 
     With `--timeline` each rank has a line of its own (`benchmarks.timeline.rows_of`), from further epochs.
@@ -213,6 +218,9 @@ def distributed(
     if modes and (len(names) != 2 or not {*names} <= {"gather", "reduce"}):
         raise InvalidInput(f"Invalid modes: expected two of gather and reduce with a comma between, got {modes!r}")
     params = params_for(algorithm, {**options.parameters(set_), "n_epochs": epochs})
+    if target and copies > 1:
+        raise InvalidInput(f"Invalid target: expected none with copies, which have no test part, got {target:g}")
+    target_rmse = target * datasets.least_rmse(ratings) if target else NAN
     with TemporaryDirectory(prefix="nearfield-") as home:
         _, seconds = timed(lambda: _store(ratings, copies, params, Path(home)))
         say(f"stored after {seconds:.0f} s")
@@ -222,7 +230,7 @@ def distributed(
                 say(f"{params.algorithm}, F = {n_factors}, ranks: {size}")
                 both = Modes(*names) if names and size > 1 else None  # type: ignore[arg-type] # checked above
                 of_factors = with_changes(params, n_factors=n_factors)
-                work = functools.partial(_trained, Path(home), of_factors, both, memory, target, timeline)
+                work = functools.partial(_trained, Path(home), of_factors, both, memory, target_rmse, timeline)
                 results: list[tuple[Row, OfRank]] = run_ranks(size, backend, work)
                 row, of_ranks = results[0][0], [of_rank for _, of_rank in results]
                 epoch_ms = max(of_rank.epoch_ms for of_rank in of_ranks)
@@ -236,7 +244,7 @@ def distributed(
 
 
 def _trained(
-    home: Path, params: Params, modes: Modes | None, memory_gb: float, target: float, has_marks: bool,
+    home: Path, params: Params, modes: Modes | None, memory_gb: float, target_rmse: float, has_marks: bool,
     exchange: Exchange, backend: gpu.Backend,
 ) -> tuple[Row, OfRank]:  # fmt: skip
     """Train on one rank; all ranks call it."""
@@ -265,14 +273,14 @@ def _trained(
         began = time.perf_counter()
         trainer.learn(epoch)
         ms.append(1e3 * (time.perf_counter() - began))
-        if target and error() <= target and math.isnan(n_to_target):
+        if not math.isnan(target_rmse) and error() <= target_rmse and math.isnan(n_to_target):  # all ranks ask
             n_to_target = len(ms)
     epoch_ms = statistics.median(ms[1:])
     size = {"algorithm": params.algorithm, "n_factors": params.width, "n_ratings": len(ratings)}
     row = {
         **size, "ranks": exchange.size, "epoch_ms": epoch_ms, "digest": digest_of(trainer.state()), "error": error(),
-        "target_ms": epoch_ms * n_to_target, "start_s": start_s, "map_s": map_s, "ready_s": ready_s,
-        "division": trainer.division,
+        "target": target_rmse, "target_ms": epoch_ms * n_to_target,
+        "start_s": start_s, "map_s": map_s, "ready_s": ready_s, "division": trainer.division,
     }  # fmt: skip
     if not isinstance(backend, Watched):
         return row, OfRank(epoch_ms, [], [])

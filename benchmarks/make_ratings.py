@@ -1,7 +1,8 @@
 """`python -m benchmarks make-ratings`: synthetic matrices of ratings in the shapes of published ones.
 
 The activity of users is log-normal, the popularity of items a shifted power law. A rating is the estimate of a planted
-model with `RANK` factors and biases, plus normal noise, rounded to the scale. So the least possible error is known.
+model with `RANK` factors and biases, plus normal noise, rounded to the scale. So the least possible error is known:
+`least_rmse` of `meta.json`, the test RMSE of estimates that know all but the noise.
 Every user has a training rating, and so has every item if there are enough. `hugewiki-100th` has all items and a
 hundredth of the users of Hugewiki. Ratings of `yahoo` and `yahoomusic` are a twentieth of the published ones, as [004]
 trains. `netflix-50000x2000` is the part of [003] fig. 5, with the density of the whole, since [003] does not tell it.
@@ -18,10 +19,11 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse
+import scipy.special
 import typer
 from numpy.typing import NDArray
 
@@ -31,11 +33,12 @@ from gpu.base import free_memory
 from gpu.base.errors import InvalidInput, NotEnoughMemory
 
 RANK = 16
-USER_BIAS, ITEM_BIAS, NOISE = 0.42, 0.38, 0.78  # deviations, in units of the scale; NOISE is the least possible RMSE
+USER_BIAS, ITEM_BIAS, NOISE = 0.42, 0.38, 0.78  # deviations, in units of the scale
 TASTE = 0.5  # variance of u·v over the square root of RANK
 MAX_SHARE = 0.93  # largest share of all items that one user rates
 HEAVY = 6  # items of users who rate more than a sixth of all are drawn by sorting, others by rejection
 BLOCK = 1 << 20  # ratings drawn by one task
+N_EXPECTED = 2000  # estimates between which the variance of a rating is interpolated
 RATING_BYTES, ROW_BYTES = 48, 640  # of memory, at most, while a matrix is drawn: a rating, a user or item
 
 _GOLDEN, _MIX_1, _MIX_2 = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
@@ -112,6 +115,16 @@ class Matrix:
         values, is_test = self._values(rated_by, items), self._is_test(rated_by, items)
         return Part(rated_by.astype(np.int32), items.astype(np.int32), values, is_test)
 
+    def least_rmse(self, users: NDArray[np.int32], items: NDArray[np.int32]) -> float:
+        """The least possible RMSE of estimates for these pairs: that of the means of their ratings, by the laws."""
+        shape = self.shape
+        values = np.arange(shape.low, shape.high + shape.step / 2, shape.step)
+        edges = np.concatenate([[-np.inf], values[1:] - shape.step / 2, [np.inf]])
+        expected = np.linspace(shape.low - 9 * NOISE, shape.high + 9 * NOISE, N_EXPECTED)
+        chances = np.diff(scipy.special.ndtr((edges - expected[:, None]) / NOISE))
+        variances = chances @ values**2 - (chances @ values) ** 2
+        return float(np.sqrt(np.interp(self._expected(users, items), expected, variances).mean()))
+
     def blocks(self) -> Iterator[tuple[int, int]]:
         """Ranges (first, end) of users with about `BLOCK` ratings in total."""
         ends = np.cumsum(self.n_ratings)
@@ -182,12 +195,16 @@ class Matrix:
 
     def _values(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.float32]:
         shape = self.shape
-        expected = shape.mean + self._user_bias[users] + self._item_bias[items]
-        expected += np.einsum("nf,nf->n", self._user_taste[users], self._item_taste[items])
-        expected += NOISE * self._normal(_NOISE, users, items)
-        rounded = np.round(expected / shape.step) * shape.step
+        drawn = self._expected(users, items) + NOISE * self._normal(_NOISE, users, items)
+        rounded = np.round(drawn / shape.step) * shape.step
         values: NDArray[np.float32] = np.clip(rounded, shape.low, shape.high).astype(np.float32)
         return values
+
+    def _expected(self, users: NDArray[Any], items: NDArray[Any]) -> NDArray[np.float32]:
+        """What the planted model estimates, before noise and rounding."""
+        expected: NDArray[np.float32] = self.shape.mean + self._user_bias[users] + self._item_bias[items]
+        expected += np.einsum("nf,nf->n", self._user_taste[users], self._item_taste[items])
+        return expected
 
     def _is_test(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which ratings are test ratings: those of each user with the lowest random words."""
@@ -256,7 +273,11 @@ def write_matrix(matrix: Matrix, name: str, folder: Path) -> None:
     for axis, array in (("row", whole.items), ("col", whole.users), ("data", whole.values)):
         array[held_out].tofile(folder / f"R_test_coo.{axis}.bin")
     meta = {"name": name, "m_users": shape.n_users, "n_items": shape.n_items, "nnz_train": by_user.nnz}
-    (folder / META).write_text(json.dumps(meta | {"nnz_test": int(held_out.sum())}), "utf-8")
+    of_test = {
+        "nnz_test": int(held_out.sum()),
+        "least_rmse": matrix.least_rmse(whole.users[held_out], whole.items[held_out]),
+    }
+    (folder / META).write_text(json.dumps(meta | of_test), "utf-8")
 
 
 def _uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:

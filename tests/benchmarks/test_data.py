@@ -89,6 +89,19 @@ def test_a_part_of_a_matrix_is_drawn_alone_and_a_folder_has_all(
         datasets.raw_arrays(tmp_path)
 
 
+def test_the_least_error_of_drawn_ratings_is_known(tmp_path: Path) -> None:
+    """Estimates that know what is planted come close to it: means over 10,000 drawn ratings of each pair."""
+    matrix, rng = Matrix(SHAPE), np.random.default_rng(1)
+    write_matrix(matrix, "small", tmp_path)
+    users, items, values = datasets.raw_arrays(tmp_path)[1].coo()
+    drawn = matrix._expected(users, items) + rng.normal(0, make_ratings.NOISE, (10_000, len(users)))
+    means = np.clip(np.round(drawn / SHAPE.step) * SHAPE.step, SHAPE.low, SHAPE.high).mean(axis=0)
+    assert datasets.least_rmse(tmp_path) == pytest.approx(np.sqrt(np.mean((values - means) ** 2)), rel=0.05)
+    (tmp_path / "meta.json").write_text("{}")
+    with pytest.raises(InvalidInput, match=r"expected a meta\.json with the least .* which `make-ratings` writes"):
+        datasets.least_rmse(tmp_path)
+
+
 def test_a_matrix_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("gpu.base.free_memory.free_bytes", lambda: 10**9)
     with pytest.raises(

@@ -37,6 +37,7 @@ MODULES = {
     "plant": ("plant", "place", "lists"),
     "http": ("http", "console", "start"),
     "export": ("export",),
+    "beside": ("beside",),
     "make_ratings": ("make-ratings",),
 }
 COMMANDS = {command: module for module, commands in MODULES.items() for command in commands}

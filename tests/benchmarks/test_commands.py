@@ -70,6 +70,10 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "console": ("--algorithm als --seconds 0.2 --rounds 1", {"http.IDLE_S": 0.2}),
     "start": ("--algorithms als", {"http.READS": 3, "http.EMPTIES_CACHE": False}),
     "export": ("--n-ratings 5000 --rate 100 --seconds 1 --formats ndjson", {}),
+    "beside": (
+        "--algorithm als --n-users 300 --n-items 90 --n-ratings 5000 --rate 50 --seconds .5 --rounds 1",
+        {},
+    ),
     "lists": ("--n 5", {"plant.BATCH_USERS": 10}),
     "plant": ("--users 700 --items 900 --ratings 5000 --set n_factors=4", {}),
 }

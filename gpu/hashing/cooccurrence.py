@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from gpu.data.model import Model
 
-POPULARITY = 2.0**-40  # of a rating, in the score of its item: below every sum
+POPULARITY = 2.0**-40  # an item's factor is its likes times this, below every sum; that of each user is 1
 STEP = 2.0**-20  # of n_u^−β
 LEVELS = 2  # of d in a doubling
 _STARTS = np.ceil(2.0 ** (np.arange(64 * LEVELS) / LEVELS))  # the first count of each level; some levels are empty
@@ -67,11 +67,6 @@ def rules_of(model: Model) -> ListRules:
         np.float32(model.middle),
         np.float32(model.lift),
     )
-
-
-def popularity(counts: NDArray[np.integer]) -> NDArray[np.float32]:
-    """The factor of items with `counts` (B,) ratings, float32 (B,); that of each user is 1."""
-    return (counts * POPULARITY).astype(np.float32)
 
 
 def levels(counts: NDArray[np.integer]) -> NDArray[np.int64]:

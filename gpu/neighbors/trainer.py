@@ -4,13 +4,15 @@ Equations, and what makes the sums exact: `gpu.hashing.cooccurrence`. A training
 are no epochs and no random numbers. `gpu.ranking.weighted` describes how the lists score a user's items, and
 `gpu.online.list_refits` how they follow the ratings.
 
-Every user has the factor 1, and an item `POPULARITY` times the number of its ratings. So items that nothing speaks for
-come by popularity, below all others.
+Every user has the factor 1, and an item `POPULARITY` times the number of its likes. So items that nothing speaks for
+come by popularity, below all others, and dislikes lift none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+import numpy as np
 
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import TrainingDiverged
@@ -20,7 +22,7 @@ from gpu.data.model import Model
 from gpu.data.ratings import Ratings
 from gpu.data.signals import Calibration
 from gpu.hashing import host_cooccurrence as cooccurrence
-from gpu.hashing.cooccurrence import popularity, rules_of
+from gpu.hashing.cooccurrence import POPULARITY, rules_of
 from gpu.neighbors.params import NeighborsParams
 from gpu.training import evaluate
 from gpu.training.loop import Trainer
@@ -58,13 +60,14 @@ class NeighborsTrainer(Trainer[Model]):
     def learn(self, epoch: int) -> None:
         """Make all lists."""
         del epoch
-        model, ratings = self._model, self._ratings
-        model.listed[:], model.listed_weights[:] = self._twin(cooccurrence.lists_of)(ratings, rules_of(model))
-        counts = ratings.n_pairs_of_items
-        model.mark_trained(ratings.by_user.lengths, counts)
+        model, ratings, rules = self._model, self._ratings, rules_of(self._model)
+        model.listed[:], model.listed_weights[:] = self._twin(cooccurrence.lists_of)(ratings, rules)
+        model.mark_trained(ratings.by_user.lengths, ratings.n_pairs_of_items)
         model.item_trained[:] = model.listed[:, 0] >= 0
         model.user_factors[:, 0] = model.user_trained
-        model.item_factors[:, 0] = popularity(counts)
+        n_likes = np.empty(ratings.n_items, dtype=np.int32)
+        cooccurrence.count_likes(ratings.by_item, rules.middle, rules.lift, n_likes)
+        model.item_factors[:, 0] = n_likes * POPULARITY
 
     def diverged(self, epoch: int) -> TrainingDiverged:
         """Sums of whole numbers do not."""

@@ -22,7 +22,7 @@ from gpu.data.model import Model
 from gpu.data.rating_table import RatingTable
 from gpu.data.ratings import are_likes
 from gpu.hashing import host_cooccurrence as cooccurrence
-from gpu.hashing.cooccurrence import popularity, rules_of
+from gpu.hashing.cooccurrence import POPULARITY, rules_of
 from gpu.online.history_refits import HistoryRefits
 from gpu.online.reading import ANONYMOUS, Reading
 
@@ -49,8 +49,8 @@ class ListRefits(HistoryRefits):
         n_likes = self._n_likes.values
         cooccurrence.count_likes(rows.at(slice(len(n_likes))), rules.middle, rules.lift, n_likes)
         counts = self._table.item_counts[: model.n_items]
-        self._scales.values[:], model.item_factors[:, 0] = rules.scales(counts), popularity(counts)
-        self._stale.update(np.flatnonzero((counts > 0) | model.item_trained).tolist())
+        self._scales.values[:] = rules.scales(counts)
+        self._stale.update(np.flatnonzero((counts > 0) | model.item_trained | model.item_factors.any(axis=1)).tolist())
         yield
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
@@ -80,18 +80,19 @@ class ListRefits(HistoryRefits):
         model, table, rules = self._model, self._table, self._rules
         scales = rules.scales(table.item_counts[items])
         have_moved = scales != self._scales.values[items]
-        self._scales.values[items], model.item_factors[items, 0] = scales, popularity(table.item_counts[items])
+        self._scales.values[items] = scales
         if len(self._sums) < model.n_items:
             self._sums, self._touched = np.zeros(model.n_items, dtype=np.int64), np.empty(model.n_items, dtype=np.int32)
         sums, touched, n_read = self._sums, self._touched, 0
         for item, has_moved in zip(items.tolist(), have_moved.tolist(), strict=True):
-            raters, n = table.raters_as_stored(item).copy(), 0
+            raters, n, n_likes = table.raters_as_stored(item).copy(), 0, 0
             for first in range(0, len(raters), USERS_PER_SLICE):
                 users = raters[first : first + USERS_PER_SLICE]
                 # NaN is the value of one who is gone meanwhile.
                 values, _ = table.looked_up(users, np.full(len(users), item, dtype=np.int32))
                 some = users, values, table.rows, self._n_likes.values, rules.user_weights
                 n = cooccurrence.add_users(*some, rules.middle, rules.lift, sums, touched, n)
+                n_likes += int(np.count_nonzero(are_likes(values, float(rules.middle), float(rules.lift))))
                 n_read += len(users)
                 if n_read >= USERS_PER_SLICE:
                     n_read = 0
@@ -100,7 +101,7 @@ class ListRefits(HistoryRefits):
                 self._stale.update(np.setdiff1d(touched[:n], items).tolist())
             lists = model.listed[item], model.listed_weights[item]
             cooccurrence.write_list(item, sums, touched[:n], self._scales.values, self._keys, *lists)
-            model.item_trained[item] = model.listed[item, 0] >= 0
+            model.item_factors[item, 0], model.item_trained[item] = n_likes * POPULARITY, model.listed[item, 0] >= 0
 
     def forget(self, user: int) -> Collection[int]:
         """No items: the caller marks what the user had rated."""

@@ -88,7 +88,7 @@ loadtest: $(VENV)/dev ## start a service, measure it under load, and plot the re
 	$(BIN)/python -m loadtest $(ARGS)
 
 faults: $(VENV)/dev ## inject faults (kill and freeze processes, fill the disk), TRIALS times (200); prints a table
-	FAULT_TRIALS=$(or $(TRIALS),200) $(BIN)/python -m pytest tests/faults tests/simulation tests/service/base/test_imports.py tests/service/api/test_growth.py --timeout 7200 $(ARGS)
+	FAULT_TRIALS=$(or $(TRIALS),200) $(BIN)/python -m pytest tests/faults tests/simulation tests/gpu/test_any_data.py tests/service/base/test_imports.py tests/service/api/test_growth.py --timeout 7200 $(ARGS)
 
 soak: $(VENV)/dev ## run mixed load and trainings for MINUTES (30); prints which resources grow
 	$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),30)

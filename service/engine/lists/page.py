@@ -108,15 +108,19 @@ class Pages:
         numbers[:, 0] = lists.scores
         if estimates is not None:
             numbers[:, 1] = estimates
+        rows, lengths = lists.rows.astype(np.int64, copy=False), lists.lengths
+        if (shared := source.group.shared) is not None:
+            firsts, lengths = (np.cumsum(lengths) - lengths)[shared], lengths[shared]
+            places = np.arange(lengths.sum()) + np.repeat(firsts - np.cumsum(lengths) + lengths, lengths)
+            rows, numbers = rows[places], numbers[places]
         live_model, (before, after) = source.live_model, source.warnings
         name, version = (None, None) if live_model is None else (live_model.name, live_model.shown_version)
         answer = Recommendation(None, [], source.is_personal, name, version, as_of, [*before, *after], source.fallback)
         tail, first_list, first = after_items(answer), 0, 0
         for _, of, at in source.group.runs:
-            lengths = lists.lengths[first_list : first_list + len(at)]
-            end = first + int(np.add.reduce(lengths))
-            rows = lists.rows[first:end].astype(np.int64, copy=False)
-            yield of, Part(at, rows, lengths, numbers[first:end], self.texts.names, tail)
+            own = lengths[first_list : first_list + len(at)]
+            end = first + int(np.add.reduce(own))
+            yield of, Part(at, rows[first:end], own, numbers[first:end], self.texts.names, tail)
             first_list, first = first_list + len(at), end
 
     def answers(self, source: Source, lists: Lists, as_of: str) -> list[Recommendation]:

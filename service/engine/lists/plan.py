@@ -65,12 +65,15 @@ class Group(NamedTuple):
         live_model: the model that is asked; None: none is live.
         rated: what the users have, as `LiveModel.rows_of` gives it; None: their model does not know them, or their
             ratings are imagined.
+        shared: int64 (L,), for each of the plain lists of `runs` the one of `rows` that it is of, because some users
+            are asked for several times; None: each list has a row of its own.
     """
 
     runs: Sequence[Run]
     rows: NDArray[np.int64]
     live_model: LiveModel | None
     rated: Rows | None
+    shared: NDArray[np.int64] | None = None
 
     @property
     def query(self) -> Recommend:
@@ -79,7 +82,9 @@ class Group(NamedTuple):
 
     @property
     def queries(self) -> list[Recommend]:
-        """The query of each list."""
+        """The query of each list that is ranked; shared ones have equal queries."""
+        if self.shared is not None:
+            return [self.query] * len(self.rows)
         return [run.plan.query for run in self.runs for _ in run.at]
 
     @property
@@ -173,7 +178,7 @@ class Planner:
                 if np.count_nonzero(told) < len(told):
                     rated, are_personal[are_personal] = topn.rows_of(rated, np.flatnonzero(told)), told
                 if np.count_nonzero(are_personal) == len(rows):
-                    groups.append(Group(runs, rows, live_model, rated))
+                    groups.append(_once(Group(runs, rows, live_model, rated)))
                     continue
                 if len(rated.starts):
                     groups.append(Group(_part(runs, are_personal), rows[are_personal], live_model, rated))
@@ -198,6 +203,17 @@ class Planner:
         firsts = np.cumsum([0, *(len(ids.text) for ids in columns[:-1])])
         all_ends = np.concatenate(ends) + np.repeat(firsts, list(map(len, ends)))
         return table.rows_of(IdColumn.split(text, all_ends)).astype(np.int64)
+
+
+def _once(group: Group) -> Group:
+    """`group` with each user once if its lists are plain and of one page: busy users are asked for again and again."""
+    pages = {(run.plan.query.n, run.plan.query.offset) for run in group.runs}
+    if group.rated is None or len(pages) > 1 or not is_plain(group.query):
+        return group
+    rows, firsts, shared = np.unique(group.rows, return_index=True, return_inverse=True)
+    if len(rows) == len(group.rows):
+        return group
+    return group._replace(rows=rows, rated=topn.rows_of(group.rated, firsts), shared=shared)
 
 
 def _part(runs: Sequence[Run], chosen: NDArray[np.bool_]) -> list[Run]:

@@ -134,6 +134,21 @@ def test_plain_lists_are_ranked_apart_and_strangers_share_one(world: World) -> N
     assert alone == [["stranger", "shown", "other"], ["tasteless"], ["third"]]
 
 
+@pytest.mark.parametrize("model", NAMES)
+def test_a_user_who_is_asked_for_again_is_ranked_once(world: World, model: str) -> None:
+    """And each of these plain lists has the bytes of the one that is asked for alone; other pages are other lists."""
+    asked = [Ids.of([name.encode() for name in names]) for names in (["u7", "u2", "u7"], ["u1"], ["u2", "u1", "u0"])]
+    for lengths, n_ranked in (((5, 5, 5), 4), ((5, 5, 6), 7)):
+        batch = [Recommend(users=users, model=model, n=n) for users, n in zip(asked, lengths, strict=True)]
+        plans = [plan for query in batch for plan in world.ranking.planner.plans(query)]
+        assert [len(group.rows) for group in world.ranking.planner.groups(plans)] == [n_ranked]
+        for query, answer in zip(batch, world.ranking.answer(batch, StreamId(7, 8)), strict=True):
+            assert isinstance(query.users, Ids)
+            alone = [msgspec.structs.replace(query, users=Ids.of([name])) for name in query.users.parts()]
+            expected = [ask(world.ranking, one).columns().bodies(one.users)[0] for one in alone]
+            assert answer.columns().bodies(query.users) == expected
+
+
 def test_without_experiments_none_can_be_asked_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world.ranking.planner, "arms", None)
     with pytest.raises(InvalidRequest, match="Invalid experiment: expected none"):

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 import gpu
 from gpu.base.errors import InvalidInput, naming
 from gpu.data.evidence import packed
+from gpu.data.host_ids import IdColumn
 from gpu.data.ratings import Occasions
 from gpu.online.host.events import add_up
 from gpu.repeat.learn import learned as how_items_repeat
@@ -57,7 +58,7 @@ class Data:
         test: test ratings, or None.
         times, test_times: of `train` and `test`; None if the file has none.
         is_newer: whether `test` has newer ratings than those of the same users in `train`.
-        occasions: the events behind `train` one by one; None without events, or if one has no time.
+        evidence: the ratings and events that the pairs of `train` were made of; None without events.
     """
 
     users: IdTable
@@ -67,7 +68,7 @@ class Data:
     times: gpu.Times | None = None
     is_newer: bool = False
     test_times: gpu.Times | None = None
-    occasions: Occasions | None = None
+    evidence: Evidence | None = None
 
     def ids(self) -> tuple[list[str], list[str]]:
         """The ids of all users and of all items, in the order of their rows."""
@@ -108,7 +109,7 @@ class Data:
             yield from cls.of_events(ratings, counted, types, test_fraction, n_folds)
             return
         data = cls.of(with_events(ratings, counted, types), test, test_fraction, seed, split)
-        data.occasions = data.occasions_of(counted, types)
+        data.evidence = Evidence(ratings, counted, types)
         yield data
 
     @classmethod
@@ -155,21 +156,34 @@ class Data:
         for first, end in itertools.pairwise(cuts.tolist()):
             (older, came), (newer, coming) = part(np.sort(oldest[:first])), part(np.sort(oldest[first:end]))
             data = cls.of_files(with_events(older, came, types), with_events(newer, coming, types))
-            data.is_newer, data.occasions = True, data.occasions_of(came, types)
+            data.is_newer, data.evidence = True, Evidence(older, came, types)
             yield data
 
-    def occasions_of(self, events: Sequence[Event], types: EventTypes) -> Occasions | None:
-        """Those of `events` that add to the strength of a pair of `train`; None if one has no time."""
-        added = [(event, types[event.type] * (1.0 if event.value is None else event.value)) for event in events]
+    def occasions(self) -> Occasions | None:
+        """The events that add to the strength of a pair of `train`, one by one; None if there are none, or one has no
+        time.
+        """
+        if self.evidence is None:
+            return None
+        types = self.evidence.types
+        added = [
+            (event, types[event.type] * (1.0 if event.value is None else event.value)) for event in self.evidence.events
+        ]
         adding = [(event, amount) for event, amount in added if amount > 0]
         if not adding or any(event.timestamp is None for event, _ in adding):
             return None
-        users = self.users.rows_or_new([event.user for event, _ in adding])
-        items = self.items.rows_or_new([event.item for event, _ in adding])
-        trained_users, trained_items, _ = self.train.coo()
-        known = np.isin(users.astype(np.int64) << 32 | items, trained_users.astype(np.int64) << 32 | trained_items)
+        users, items, known = self._trained([event.user for event, _ in adding], [event.item for event, _ in adding])
         seconds, amounts = np.array([(event.timestamp, amount) for event, amount in adding], dtype=np.float64).T
         return Occasions(users, items, seconds, amounts.astype(np.float32)).at(known)
+
+    def _trained(
+        self, users: Sequence[str], items: Sequence[str]
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
+        """The rows of these ids, and which of the pairs (B,) are in `train`."""
+        rows, columns = self.users.rows_of(IdColumn.of(users)), self.items.rows_of(IdColumn.of(items))
+        of_users, of_items, _ = self.train.coo()
+        trained = of_users.astype(np.int64) << 32 | of_items
+        return rows, columns, np.isin(rows.astype(np.int64) << 32 | columns, trained)
 
     @classmethod
     def folds(cls, file: RatingsFile, n_folds: int, seed: int = 0) -> Iterator[Data]:
@@ -206,6 +220,20 @@ class Data:
         if len(held_out):
             data.test, data.test_times = test.matrix(users, items), test.times()
         return data
+
+
+class Evidence(NamedTuple):
+    """What pairs are made of.
+
+    Attributes:
+        ratings: None: events alone.
+        events: those that count.
+        types: their weights.
+    """
+
+    ratings: RatingsFile | None
+    events: Sequence[Event]
+    types: EventTypes
 
 
 def first_events(file: EventsFile, types: EventTypes) -> list[Event]:
@@ -342,9 +370,9 @@ def train(
         if data.times is not None:
             trend = learned(ratings, data.times, model.params, backend)
             model.calibration = replace(model.calibration, trend=trend)
-        if data.occasions is not None:
+        if (occasions := data.occasions()) is not None:
             shape = data.train.n_users, data.train.n_items
-            repeat = how_items_repeat(data.occasions, shape, model.params, backend)
+            repeat = how_items_repeat(occasions, shape, model.params, backend)
             model.calibration = replace(model.calibration, repeat=repeat)
     closing = {
         "done": True,

@@ -13,7 +13,7 @@ from gpu.base.errors import InvalidInput
 from service.__main__ import run
 from service.cli.files.events_file import Event, EventsFile
 from service.cli.files.ratings_file import RatingsFile
-from service.cli.offline import first_events, with_events
+from service.cli.offline import first_events, saved_model, with_events
 from service.engine.state.history import History
 from service.settings.event_types import DEFAULT_TYPES
 from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
@@ -84,6 +84,16 @@ def test_a_model_is_trained_on_events(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run([*command, "--algorithm", "als"]) == 2
     assert "expected --events with an algorithm that learns them, got als" in capsys.readouterr().err
     assert run(["evaluate", "--model", str(tmp_path / "models"), "--json"]) == 0
+
+
+def test_events_that_add_up_to_nothing_leave_a_model_that_can_be_read(tmp_path: Path) -> None:
+    lines = [f"u{user},i{item},view,{user}{item}" for user in range(6) for item in range(4)]
+    (tmp_path / "events.csv").write_text(
+        "\n".join(["user,item,type,timestamp", *lines, "v,j,view,1", "v,j,dislike,2", "v,j,view,3"])
+    )
+    command = ["train", "--events", str(tmp_path / "events.csv"), "--algorithm", "als-implicit", "--set", "n_epochs=1"]
+    assert run([*command, "--out", str(tmp_path / "models")]) == 0
+    assert "v" not in saved_model(tmp_path / "models").user_ids
 
 
 def bought(path: Path, returns: float) -> Path:

@@ -25,12 +25,15 @@ from service.cli.options import (
     Backend,
     BackendOption,
     Data,
+    EventsToLearn,
     FileOptions,
     Folds,
     Json,
     Memory,
+    RatingsToLearn,
     Redis,
     Scheduler,
+    Split,
     SplitBy,
     TlsCa,
     TlsCert,
@@ -123,10 +126,8 @@ def doctor(
 @reads_a_file
 def train(
     algorithm: Annotated[str, typer.Option(help=f"One of {ALGORITHM_NAMES}.", metavar="NAME")],
-    ratings: Annotated[Path | None, typer.Option(help="File of ratings to learn from.", metavar="FILE")] = None,
-    events: Annotated[
-        Path | None, typer.Option(help="File of events to learn from, weighed by NEARFIELD_EVENTS.", metavar="FILE")
-    ] = None,
+    ratings: RatingsToLearn = None,
+    events: EventsToLearn = None,
     test: Annotated[Path | None, typer.Option(help="File of ratings to measure on.", metavar="FILE")] = None,
     test_fraction: Annotated[
         float | None, typer.Option(help="Share of RATINGS to hold out and measure on.", min=0, max=0.99)
@@ -165,8 +166,7 @@ def train(
     if ratings is None and events is None:
         raise typer.BadParameter("expected --ratings or --events, or --plan with --shape, got none")
     params = arguments.params(algorithm, pairs)
-    if events is not None and not params.is_implicit:
-        raise typer.BadParameter(f"expected --events with an algorithm that learns them, got {algorithm}")
+    arguments.check_events(events, params)
     from gpu.algorithms import check_ranks
     from gpu.als.division import size_of
     from service.cli import closing_line, offline
@@ -182,11 +182,8 @@ def train(
         tls = {"cluster_tls_ca": tls_ca, "cluster_tls_cert": tls_cert, "cluster_tls_key": tls_key}
         forming = team_of(arguments.settings({"trainer_ranks": ranks, "cluster": cluster} | tls))
     chosen = arguments.backend(backend, memory)
-    read = arguments.reader(reading, has_events=events is not None)
-    learned = None if ratings is None else read(ratings)
-    came = None if events is None else arguments.events(events, reading)
-    measured, printer = None if test is None else read(test), Printer(json)
-    divided = offline.Data.parts(learned, came, measured, test_fraction or 0.0, seed, split, folds)
+    sources, printer = arguments.sources(ratings, events, test, reading), Printer(json)
+    divided = offline.Data.parts(*sources, test_fraction or 0.0, seed, split, folds)
     if folds > 1:
         return printer.line(offline.train_folds(divided, folds, params, chosen, printer.line, out))
     data = next(divided)
@@ -205,13 +202,17 @@ def train(
 @app.command(short_help="Find the best parameters for a file.")
 @reads_a_file
 def tune(
-    ratings: Annotated[Path, typer.Option(help="File of ratings to learn from.", metavar="FILE")],
     algorithm: Annotated[str, typer.Option(help=f"One of {ALGORITHM_NAMES}.", metavar="NAME")],
+    ratings: RatingsToLearn = None,
+    events: EventsToLearn = None,
     test: Annotated[Path | None, typer.Option(help="File of ratings to judge by.", metavar="FILE")] = None,
     test_fraction: Annotated[
         float, typer.Option(help="Share of RATINGS to judge by, unless --test is used.", min=0.001, max=0.9)
     ] = 0.1,
-    split: SplitBy = "random",
+    split: Annotated[
+        Split | None,
+        typer.Option(help="Ratings to judge by: random, time or last. Default: time with --events, else random."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split.", min=0)] = 0,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter to search around.", metavar="NAME=VALUE")
@@ -222,12 +223,18 @@ def tune(
     json: Json = False,
 ) -> None:
     """Search for the best parameters for a file, with a line per training and a closing line with the best."""
+    if ratings is None and events is None:
+        raise typer.BadParameter("expected --ratings or --events, got none")
+    if test is not None and split is not None:
+        raise typer.BadParameter("expected --test or --split, got both")
     params = arguments.params(algorithm, set_ or [])
-    from service.cli import offline
+    arguments.check_events(events, params)
+    from service.cli import offline, search
 
     chosen = arguments.backend(backend)
-    read = arguments.reader(reading)
-    data = offline.Data.of(read(ratings), None if test is None else read(test), test_fraction, seed, split)
+    sources = arguments.sources(ratings, events, test, reading)
+    by = split or ("time" if events is not None and test is None else "random")
+    data = next(offline.Data.parts(*sources, test_fraction, seed, by, 1))
     printer = Printer(json)
     with progress(f"Tuning {algorithm}", 1) as bar:
 
@@ -235,7 +242,7 @@ def tune(
             bar.reach(line["trial"] / line["of"], note=f"training {line['trial']} of {line['of']}")
             printer.line(line)
 
-        printer.report(*offline.tune(data, params, chosen, on_line))
+        printer.report(*search.tune(data, params, chosen, on_line))
 
 
 @app.command(short_help="Measure a model on a file.")

@@ -55,13 +55,27 @@ def reader(reading: FileOptions, *, has_events: bool = False) -> Callable[[Path]
     return read
 
 
-def events(path: Path, reading: FileOptions) -> tuple[EventsFile, EventTypes]:
-    """The events of a file, and the weights of types in the environment; shows what was understood."""
+def sources(
+    ratings: Path | None, events: Path | None, test: Path | None, reading: FileOptions
+) -> tuple[RatingsFile | None, tuple[EventsFile, EventTypes] | None, RatingsFile | None]:
+    """What a command learns from and measures on: ratings; events and the weights of types in the environment; a test
+    file. Shows what was understood.
+    """
     from service.cli.files import events_file
 
-    file = events_file.read(path, reading.how(of_events=True))
-    describe(str(path), file.columns, file.bad)
-    return file, settings({}).event_types
+    read, came = reader(reading, has_events=events is not None), None
+    learned = None if ratings is None else read(ratings)
+    if events is not None:
+        file = events_file.read(events, reading.how(of_events=True))
+        describe(str(events), file.columns, file.bad)
+        came = file, settings({}).event_types
+    return learned, came, None if test is None else read(test)
+
+
+def check_events(events: Path | None, params: gpu.Params) -> None:
+    """Refuse a file of events for an algorithm that learns estimates."""
+    if events is not None and not params.is_implicit:
+        raise typer.BadParameter(f"expected --events with an algorithm that learns them, got {params.algorithm}")
 
 
 def params(algorithm: str, pairs: Sequence[str]) -> gpu.Params:

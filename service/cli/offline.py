@@ -1,4 +1,4 @@
-"""Trains and tunes on files, without a service: `nearfield train`, `tune` and `topics`.
+"""Trains on files, without a service: `nearfield train` and `topics`.
 
 `train` writes a snapshot to `OUT/<version>/`, its training ratings to `OUT/<version>.parquet` and those to test on to
 `OUT/<version>.held-out.parquet`. `evaluate` (`service.cli.evaluation`) needs the first for the neighbor terms of a
@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +24,11 @@ from gpu.data.host_ids import IdColumn
 from gpu.data.ratings import Occasions
 from gpu.online.host.events import add_up
 from gpu.repeat.learn import learned as how_items_repeat
-from gpu.training import tune as search
-from gpu.training.trials import Trial, changed
 from gpu.trend.learn import learned
 from service.cli import closing_line
 from service.cli.files.events_file import Event, EventsFile
 from service.cli.files.ratings_file import RatingsFile
+from service.cli.options import Split
 from service.engine.state.id_table import IdTable
 from service.engine.state.strengths import MAX_SUM
 from service.settings.event_types import EventTypes
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from service.jobs.trainer_messages import Team
 
 OnLine = Callable[[dict[str, Any]], None]
-Split = Literal["random", "time", "last"]  # which ratings are held out to measure on
 
 
 @dataclass
@@ -175,6 +173,19 @@ class Data:
         users, items, known = self._trained([event.user for event, _ in adding], [event.item for event, _ in adding])
         seconds, amounts = np.array([(event.timestamp, amount) for event, amount in adding], dtype=np.float64).T
         return Occasions(users, items, seconds, amounts.astype(np.float32)).at(known)
+
+    def weighed(self, types: EventTypes) -> Data:
+        """The same data with these weights of events: only the strengths of the pairs of `train` differ.
+
+        Pairs whose events now add up to 0 are left out, and none joins: `test` stays apart from `train`.
+        """
+        assert self.evidence is not None  # noqa: S101 - only events have weights; this narrows the type
+        file = with_events(self.evidence.ratings, self.evidence.events, types)
+        users, items, known = self._trained(file.users, file.items)
+        rows = RowsOfFile(users, items, file.values, file.timestamps, np.arange(len(known))).at(np.flatnonzero(known))
+        shape, keys = (self.train.n_users, self.train.n_items), (self.train.user_keys, self.train.item_keys)
+        train = gpu.Ratings.from_coo(rows.users, rows.items, rows.values, shape, *keys)
+        return replace(self, train=train, times=rows.times(), evidence=self.evidence._replace(types=types))
 
     def _trained(
         self, users: Sequence[str], items: Sequence[str]
@@ -439,47 +450,6 @@ def train_folds(
     names = [name for name in metrics if name.startswith(("test_", "baseline_"))]
     means = {name: sum(closing[name] for closing in closings) / n_folds for name in names}
     return {"done": True, "algorithm": params.algorithm, "folds": n_folds, **means}
-
-
-def tune(data: Data, params: gpu.Params, backend: gpu.Backend, on_line: OnLine) -> tuple[dict[str, Any], str]:
-    """Search by `gpu.training.tune`; return (the closing line, the same as text).
-
-    The line has the best parameters and their score, and what each step gained.
-
-    Args:
-        data: see `Data`; must have test ratings.
-        params: the algorithm and the hyperparameters to search around.
-        backend: the backend to train on.
-        on_line: called with a record of each training (`Trial.record`), its number and the number of all.
-    """
-    assert data.test is not None  # noqa: S101 - the command always holds pairs out; this narrows the type
-
-    def on_trial(trial: Trial, n_done: int, n_trials: int) -> None:
-        on_line({"trial": n_done, "of": n_trials, **trial.record(params)})
-
-    times = data.times if data.is_newer or params.is_ordered else None
-    with naming(data.ids):
-        result = search.tune(data.train, data.test, params, backend=backend, on_trial=on_trial, times=times)
-    best, steps = changed(result.best, params), [step.record(params) for step in result.steps]
-    texts = {name: f"{value:.6g}" if isinstance(value, float) else str(value) for name, value in best.items()}
-    options = " ".join(f"--set {name}={text}" for name, text in texts.items())
-    closing = {
-        "done": True,
-        "algorithm": params.algorithm,
-        "n_trials": len(result.trials),
-        f"best_{result.metric}": result.score,
-        "params": best,
-        "set": options,
-        "steps": steps,
-    }
-    lines = [f"| step | {result.metric} | gain | standard error | kept |", "| --- | --- | --- | --- | --- |"]
-    for step in result.steps:
-        figures = f"{step.score:.4f} | {step.gain:+.4f} | {step.error:.4f}"
-        value = changed(step.params, params).get(step.name)
-        text = "" if value is None else f" {value:.4g}" if isinstance(value, float) else f" {value}"
-        lines.append(f"| {step.name}{text} | {figures} | {'yes' if step.is_kept else 'no'} |")
-    lines.append(f"{result.metric} {result.score:.4f} after {len(result.trials)} trainings")
-    return closing, "\n".join([*lines, options])
 
 
 def order_of(file: RatingsFile, split: Split, fraction: float, seed: int) -> tuple[NDArray[np.int64], int]:

@@ -26,8 +26,13 @@ ALGORITHM_NAMES = ", ".join(dict.fromkeys([*Settings.model_fields["default_model
 OF_ONE_PROCESS = ", ".join(name for name, record in ALGORITHMS.items() if not record.has_ranks)
 Backend = Annotated[str, typer.Option(help="auto, host or device.", metavar="NAME")]
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON lines on stdout.")]
+RatingsToLearn = Annotated[Path | None, typer.Option(help="File of ratings to learn from.", metavar="FILE")]
+EventsToLearn = Annotated[
+    Path | None, typer.Option(help="File of events to learn from, weighed by NEARFIELD_EVENTS.", metavar="FILE")
+]
+Split = Literal["random", "time", "last"]  # which ratings are held out to measure on
 SplitBy = Annotated[
-    Literal["random", "time", "last"],
+    Split,
     typer.Option("--split", help="Ratings to hold out: random ones, the newest, or each user's last."),
 ]
 Folds = Annotated[

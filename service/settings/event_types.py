@@ -45,6 +45,11 @@ def parse_event_types(text: str) -> dict[str, float]:
     return types
 
 
+def text_of(types: EventTypes) -> str:
+    """The text that `parse_event_types` reads as these types."""
+    return ",".join(f"{name}={f'{weight:g}' if weight else SEEN}" for name, weight in types.items())
+
+
 def check_seen(named: Sequence[str], types: EventTypes) -> None:
     """Check names of types, of which `RATING` may be one.
 

@@ -7,7 +7,8 @@ import pytest
 
 from gpu.base.errors import InvalidInput
 from service.cli.files.ratings_file import RatingsFile
-from service.cli.offline import Data, Split, order_of
+from service.cli.offline import Data, order_of
+from service.cli.options import Split
 
 
 def file_of(users: str, times: list[float] | None) -> RatingsFile:

@@ -17,6 +17,7 @@ import statistics
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -231,7 +232,7 @@ def distributed(
                 both = Modes(*names) if names and size > 1 else None  # type: ignore[arg-type] # checked above
                 of_factors = with_changes(params, n_factors=n_factors)
                 work = functools.partial(_trained, Path(home), of_factors, both, memory, target_rmse, timeline)
-                results: list[tuple[Row, OfRank]] = run_ranks(size, backend, work)
+                results: list[tuple[Row, OfRank]] = run_ranks(size, backend, work, Path(home))
                 row, of_ranks = results[0][0], [of_rank for _, of_rank in results]
                 epoch_ms = max(of_rank.epoch_ms for of_rank in of_ranks)
                 base_ms = base_ms or epoch_ms
@@ -309,14 +310,17 @@ def begin_together(exchange: Exchange) -> None:
         pass
 
 
-def run_ranks(size: int, backend: str, work: Work) -> list[Any]:
-    """What `work` returns on each of `size` ranks, processes of this machine."""
+def run_ranks(size: int, backend: str, work: Work, home: Path | None = None) -> list[Any]:
+    """What `work` returns on each of `size` ranks, processes of this machine.
+
+    `home`: of the store whose kernels are compiled while ranks connect.
+    """
     context, key = multiprocessing.get_context("spawn"), secrets.token_bytes(32)
     cores, processes, ends = sorted(os.sched_getaffinity(0)), [], []
     for rank in range(size):
         here, there = context.Pipe()
         share = cores[rank * len(cores) // size : (rank + 1) * len(cores) // size] or cores
-        process = context.Process(target=_rank, args=(work, backend, key, rank, share, there), daemon=True)
+        process = context.Process(target=_rank, args=(work, home, backend, key, rank, share, there), daemon=True)
         # Before it starts, since Numba reads the number of threads when it is imported.
         with patch.dict(os.environ, NUMBA_NUM_THREADS=str(len(share)), CUDA_VISIBLE_DEVICES=str(rank)):
             process.start()
@@ -338,17 +342,21 @@ def _received(end: Connection) -> Any:
     return end.recv()
 
 
-def _rank(work: Work, wanted: str, key: bytes, rank: int, cores: list[int], end: Connection) -> None:
+def _rank(work: Work, home: Path | None, wanted: str, key: bytes, rank: int, cores: list[int], end: Connection) -> None:
     os.sched_setaffinity(0, cores)
     listener = socket.create_server((LOOPBACK, 0))
     end.send(listener.getsockname()[:2])
     addresses = end.recv()
     backend = gpu.choose(wanted)  # type: ignore[arg-type] # it refuses others
-    if len(addresses) == 1:
-        listener.close()
-        end.send(work(ALONE, backend))
-        return
-    exchange = exchange_on(backend, host.connect(rank, addresses, listener, key, TIMEOUT_S), can_store=trusts_links())
+    with ThreadPoolExecutor(1) as pool:  # as ranks of a service do
+        compiling = pool.submit(partition_store.compile_once, home, backend) if home else None
+        exchange: Exchange = ALONE
+        if len(addresses) > 1:
+            links = host.connect(rank, addresses, listener, key, TIMEOUT_S)
+            exchange = exchange_on(backend, links, can_store=trusts_links())
+        if compiling is not None:
+            compiling.result()
+    listener.close()
     end.send(work(exchange, backend))
     exchange.barrier()
     exchange.close()

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gpu.als.params import AlsImplicitParams, AlsParams
+from gpu.base.backend import Backend
 from gpu.data.model import Model
+from gpu.data.ratings import Ratings
+from gpu.data.signals import NEUTRAL
 from gpu.training.algorithm import Algorithm, register
 from gpu.training.loop import Trainer
 
@@ -17,5 +22,15 @@ def make_trainer(*given: Any) -> Trainer[Model]:
     return AlsTrainer(*given)
 
 
-register(Algorithm(AlsParams, make_trainer))
-register(Algorithm(AlsImplicitParams, make_trainer))
+def compile_once(params: Any, backend: Backend) -> None:
+    """See `Algorithm.compile_once`."""
+    from gpu.als import host_sums  # noqa: PLC0415 - see `Algorithm.trainer`
+    from gpu.als.objective import problem_of  # noqa: PLC0415
+
+    nothing = np.zeros(0, dtype=np.int32)
+    problem = problem_of(Ratings.from_coo(nothing, nothing, np.zeros(0), (0, 0)), params, NEUTRAL)
+    backend.twin(host_sums.compile_once)(problem)
+
+
+register(Algorithm(AlsParams, make_trainer, compile_once=compile_once))
+register(Algorithm(AlsImplicitParams, make_trainer, compile_once=compile_once))

@@ -19,13 +19,14 @@ from gpu.als import device_fused as fused
 from gpu.als import device_losses as losses
 from gpu.als import device_plan as plan
 from gpu.als import device_sides as sides
+from gpu.als import device_wide as wide
 from gpu.als.device_sides import Side, Table, TensorPath
 from gpu.als.device_stream import loaded_part
 from gpu.als.objective import AlsObjective, is_blocked
 from gpu.als.sum_batches import SumBatch
 from gpu.base.device import TENSOR_CORES, compute_capability
 from gpu.base.errors import InvalidParams
-from gpu.cuda import work
+from gpu.cuda import kernels, work
 from gpu.cuda.arrays import to_device
 from gpu.cuda.feed import ALIGNMENT, Feed, Parcel
 from gpu.cuda.launcher import Launcher
@@ -95,6 +96,17 @@ class Loaded(NamedTuple):
 def is_available() -> bool:
     """Whether the current device can add up: it needs tensor cores."""
     return compute_capability() >= TENSOR_CORES
+
+
+def compile_once(problem: AlsObjective) -> None:
+    """Compile the kernels of ranks, in one of their processes; needs no ratings."""
+    if not als.is_fused(problem) or is_blocked(problem):
+        return
+    wanted: list[kernels.Wanted] = [(fused.NAME, fused.defines(problem), None), (NAME, {}, None)]
+    wanted.append((losses.NAME, losses.defines(problem), None))
+    if wide.fits(problem):
+        wanted.append((wide.NAME, wide.defines(problem), wide.ARCHITECTURE))
+    kernels.compile_once(wanted)
 
 
 def most_rows(problem: AlsObjective) -> int:

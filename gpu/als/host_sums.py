@@ -61,6 +61,11 @@ def is_available() -> bool:
     return True
 
 
+def compile_once(problem: AlsObjective) -> None:
+    """Do nothing: Numba's cache has all kernels."""
+    del problem
+
+
 def most_rows(problem: AlsObjective) -> int:
     """Rows of a batch."""
     return max(1, SUMS_BYTES // _row_bytes(problem))

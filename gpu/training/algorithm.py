@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from gpu.base.backend import Backend
 from gpu.data.model import Model
 from gpu.data.param_kinds import Params
 from gpu.training.loop import Trainer
@@ -22,12 +24,15 @@ class Algorithm:
             it has ranks. It imports the trainer's module when it is called, because that loads kernels.
         needs_calibration: whether it trains by values that are derived from the data (`gpu.data.calibration`).
         has_ranks: whether several ranks can train one model together (`gpu.ranks.exchange`).
+        compile_once: compiles the kernels of (params, backend) that take seconds, while ranks read ratings and connect;
+            of processes that call it together one compiles. Default: the trainer compiles all.
     """
 
     params: type[Params]
     trainer: MakeTrainer
     needs_calibration: bool = True
     has_ranks: bool = True
+    compile_once: Callable[[Any, Backend], None] = lambda _params, _backend: None
 
 
 REGISTERED: dict[str, Algorithm] = {}

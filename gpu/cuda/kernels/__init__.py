@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import hashlib
 import importlib
 import importlib.resources
 import tempfile
 import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +53,8 @@ PARTS = {
     "topn_scan": ("evidence.cuh", "topn_items.cuh"),
 }
 OPTIONS = ("-std=c++17",)
+LOCK_FILE = "nearfield.lock"
+Wanted = tuple[str, dict[str, int], str | None]  # the arguments of `module`
 
 _allowed: dict[tuple[Any, str], int] = {}  # by kernel: dynamic shared memory that its blocks may have, in bytes
 _allowing = threading.Lock()
@@ -78,6 +83,16 @@ def module(name: str, defines: dict[str, int], architecture: str | None = None) 
     cupy = importlib.import_module("cupy")
 
     return _module(name, options(defines), cupy.cuda.Device().id, architecture)
+
+
+def compile_once(wanted: Iterable[Wanted]) -> None:
+    """Compile these modules, at the same time, in the first of all processes that ask; the others wait, and load them.
+
+    Do not call it in a process that answers requests: it would wait for a process that is stopped.
+    """
+    with (_folder() / LOCK_FILE).open("w") as lock, ThreadPoolExecutor() as pool:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        list(pool.map(lambda one: module(*one), wanted))
 
 
 @functools.cache

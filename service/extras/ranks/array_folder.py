@@ -101,14 +101,26 @@ def read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     Raises:
         CorruptWorkFile: a file is missing, torn or altered; the message names it.
     """
+    contents = contents_of(path)
+    try:
+        with threads() as pool:
+            arrays = {name: mapped(path, name, stored, pool) for name, stored in contents.arrays.items()}
+        return arrays, contents.record
+    except (OSError, ValueError) as error:
+        raise CorruptWorkFile(f"{path} cannot be read: {error}") from error
+
+
+def contents_of(path: Path) -> Contents:
+    """The manifest of a folder, without its arrays.
+
+    Raises:
+        CorruptWorkFile: it is missing, torn or altered.
+    """
     try:
         manifest = files.read_regular(path / MANIFEST_FILE)
         if hashlib.sha256(manifest).hexdigest() != files.read_regular(path / DIGEST_FILE).decode():
             raise CorruptWorkFile(f"{path / MANIFEST_FILE} does not match {DIGEST_FILE}")
-        contents = msgspec.json.decode(manifest, type=Contents)
-        with threads() as pool:
-            arrays = {name: mapped(path, name, stored, pool) for name, stored in contents.arrays.items()}
-        return arrays, contents.record
+        return msgspec.json.decode(manifest, type=Contents)
     except (OSError, ValueError, msgspec.MsgspecError) as error:
         raise CorruptWorkFile(f"{path} cannot be read: {error}") from error
 

@@ -14,7 +14,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu.algorithms import params_for
+from gpu.algorithms import ALGORITHMS, params_for
+from gpu.base.backend import Backend
 from gpu.data.model import Model
 from gpu.data.param_kinds import Params
 from gpu.data.ratings import Ratings, Rows
@@ -71,6 +72,18 @@ def read(work: Path) -> Partitions:
         msgspec.convert(record["calibration"], StoredCalibration).restored(),
         array_folder.digest_of(work / STORE),
     )
+
+
+def compile_once(work: Path, backend: Backend) -> None:
+    """Compile what takes seconds of the training's kernels: see `Algorithm.compile_once`. It reads no ratings.
+
+    Raises:
+        CorruptWorkFile: the manifest is missing, torn or altered.
+        BackendUnavailable: the compiler failed.
+    """
+    record = array_folder.contents_of(work / STORE).record
+    params = params_for(record["algorithm"], record["params"])
+    ALGORITHMS[params.algorithm].compile_once(params, backend)
 
 
 def write_model(work: Path, model: Model) -> None:

@@ -216,9 +216,10 @@ def train_as(rank: _Rank, start: Start) -> None:
         if transfers is not None:
             transfers.deliver(folder)
 
-    with ThreadPoolExecutor(1, "store") as pool:
+    with ThreadPoolExecutor(2, "start") as pool:
         reading = pool.submit(partition_store.read, work)  # while modules, CUDA and the communicator start
         chosen = gpu.choose(start.backend).load()  # type: ignore[arg-type]
+        compiling = pool.submit(partition_store.compile_once, work, chosen)
         backend = replace(chosen, kept_bytes=start.kept_bytes, limit_bytes=start.limit_bytes)
         exchange: Exchange = ALONE
         if len(start.addresses) > 1:
@@ -226,6 +227,7 @@ def train_as(rank: _Rank, start: Start) -> None:
             exchange = exchange_on(backend, links, can_store=trusts_links())
         rank.connection.send(Joined())
         data = reading.result()
+        compiling.result()
     trainer = trainer_of(data.ratings, data.params, backend, data.test, data.calibration, exchange)
     if rank.number == 0:
         rank.connection.send(Divided(trainer.division))

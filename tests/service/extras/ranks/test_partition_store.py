@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import gpu
+from gpu.base.backend import HOST
 from gpu.data.calibration import calibrate
 from gpu.data.ratings import Ratings
 from gpu.ranks.exchange import ALONE
@@ -88,6 +89,11 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, damage: str) -> None
         path.write_bytes(content[:-1] if damage == "torn" else bytes([content[0] ^ 1]) + content[1:])
     with pytest.raises(CorruptWorkFile, match=name if name.startswith("train") else "manifest"):
         partition_store.read(tmp_path)
+    if name.startswith("train"):
+        partition_store.compile_once(tmp_path, HOST)  # it reads no ratings
+    else:
+        with pytest.raises(CorruptWorkFile, match="manifest"):
+            partition_store.compile_once(tmp_path, HOST)
 
 
 @pytest.mark.parametrize("place", [0, 99, 100, 12_345, -1])

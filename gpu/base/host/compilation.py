@@ -31,7 +31,6 @@ def load() -> None:
     kernels()
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
-    importlib.import_module("multiprocessing.synchronize")
     openmp_obstacle()  # with one, the first parallel kernel takes another layer
 
 

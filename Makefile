@@ -12,16 +12,18 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# The tools of a release, with the hashes of locks/.
+TOOLS := $(CURDIR)/build/tools
 # Hashes of wheels for all Python versions and processors, for the Dockerfile; only Windows needs colorama. The lock of
 # the image for GPUs includes the other one.
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --only-binary :all: --generate-hashes \
-  --no-emit-package colorama --no-annotate --constraint constraints.txt --custom-compile-command 'make lock'
+  --no-emit-package colorama --no-annotate --no-strip-extras --constraint constraints.txt --custom-compile-command 'make lock'
 
 # Tests and services start hundreds of processes, which read what the first one has compiled.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test lint types kernels bytecode coverage format docs clients lock image bench loadtest faults soak clean
+.PHONY: help demo install test lint types kernels bytecode coverage format docs clients dist lock image bench loadtest faults soak clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,14 +70,23 @@ docs: $(VENV)/dev ## rewrite the generated parts of docs/ and deploy/, then buil
 clients: $(VENV)/dev ## rewrite the generated parts of clients/
 	$(BIN)/python -m clients.generate
 
+dist: $(TOOLS)/installed ## build what a release publishes into dist/, the same bytes for a commit everywhere, and check it
+	rm -rf dist
+	for folder in . clients/python; do \
+	  (cd $$folder && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(TOOLS)/bin/python -m hatchling build --directory $(CURDIR)/dist) || exit; \
+	done
+	$(TOOLS)/bin/twine check --strict dist/*
+	npm install --prefix clients/typescript --ignore-scripts --no-audit --no-fund
+	npm pack --pack-destination dist ./clients/typescript
+
 lock: $(VENV)/dev ## resolve the packages of the images, write their hashes to locks/ and their licenses to docs/
 	@$(INSTALL) uv
 	$(LOCK) pyproject.toml --extra traces --extra registry --output-file locks/cpu.txt
 	$(LOCK) pyproject.toml --extra traces --extra registry --extra gpu --output-file locks/gpu.txt \
-	  $$(sed -n 's/^\([a-z0-9-]*\)==.*/--no-emit-package \1/p' locks/cpu.txt)
+	  $$(sed -n 's/^\([a-z0-9-]*\)[^ ]*==.*/--no-emit-package \1/p' locks/cpu.txt)
 	sed -i 's/^#    make lock$$/&\n-r cpu.txt/' locks/gpu.txt
 	echo hatchling | $(LOCK) - --output-file locks/build.txt
-	printf 'cyclonedx-bom\npip-audit\nsigstore\n' | $(LOCK) - --output-file locks/supply.txt
+	printf 'cyclonedx-bom\npip-audit\nsigstore\ntwine\n' | $(LOCK) - --output-file locks/supply.txt
 	$(BIN)/python -m deploy.licenses
 
 image: $(VENV)/dev ## run the Dockerfile for CPUs without a container engine; needs root, takes two minutes
@@ -107,6 +118,11 @@ $(BIN)/python:
 	  { echo 'The OpenMP runtime is missing: apt-get install libgomp1'; exit 1; }
 	@echo 'Creating the environment in $(VENV)'
 	@$(PYTHON) -m venv $(VENV)
+
+$(TOOLS)/installed: locks/build.txt locks/supply.txt
+	$(PYTHON) -m venv --clear $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: $(patsubst %,--requirement %,$^)
+	@touch $@
 
 $(VENV)/base: $(BIN)/python pyproject.toml constraints.txt
 	@echo 'Installing Nearfield and its dependencies'

@@ -62,7 +62,7 @@ def page() -> str:
 
 def names_of(lock: Path) -> set[str]:
     """The packages of a lock."""
-    return set(re.findall(r"^([a-z0-9-]+)==", lock.read_text("utf-8"), re.MULTILINE))
+    return set(re.findall(r"^([a-z0-9-]+)(?:\[.*\])?==", lock.read_text("utf-8"), re.MULTILINE))
 
 
 NAMED = "License-Expression", "License"  # where metadata name a license, beside its class

@@ -27,8 +27,8 @@ SCHEMAS = {
     "vendor.dependabot": [GITHUB / "dependabot.yml"],
 }
 
-MADE_BY_A_STEP = "tools/bin/"
-MAY_WRITE = {"release", "images"}  # jobs that publish and sign, for tags alone
+MADE_BY_A_STEP = "build/tools/bin/"
+MAY_WRITE = {"release", "images", "indexes"}  # jobs that publish and sign, for tags alone
 
 
 def parsed(path: Path) -> dict:
@@ -108,6 +108,17 @@ def test_only_a_tag_makes_a_release():
     signing = {"id-token": "write", "attestations": "write"}
     assert release["jobs"]["release"]["permissions"] == {"contents": "write", **signing}
     assert release["jobs"]["images"]["permissions"] == {"contents": "read", "packages": "write", **signing}
+    assert release["jobs"]["indexes"]["permissions"] == {"contents": "read", "id-token": "write"}
+
+
+def test_indexes_get_the_files_of_the_release():
+    """They are built a second time; what differs by a byte is published nowhere."""
+    jobs = parsed(GITHUB / "workflows" / "release.yml")["jobs"]
+    assert jobs["indexes"]["needs"] == "release"
+    built, *published = [step["run"] for step in jobs["indexes"]["steps"] if "run" in step]
+    assert "make dist" in built
+    assert "cmp " in built
+    assert [("twine upload" in one, "npm@" in one) for one in published] == [(True, False), (False, True)]
 
 
 def test_a_release_attests_what_is_in_the_wheel_and_in_each_image():

@@ -21,7 +21,7 @@ EXTRAS = PROJECT["project"]["optional-dependencies"]
 WANTED = {
     "build": PROJECT["build-system"]["requires"],
     "cpu": [*PROJECT["project"]["dependencies"], *EXTRAS["traces"], *EXTRAS["registry"]],
-    "supply": ["cyclonedx-bom", "pip-audit", "sigstore"],
+    "supply": ["cyclonedx-bom", "pip-audit", "sigstore", "twine"],
 }
 WANTED["gpu"] = [*WANTED["cpu"], *EXTRAS["gpu"]]
 INSTALLED = pytest.mark.skipif(

@@ -23,6 +23,7 @@ RUN python -m venv /opt/build \
  && pip install --no-cache-dir --require-hashes --only-binary :all: --requirement locks/cpu.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY LICENSES LICENSES
+COPY deploy/wheel.py deploy/wheel.py
 COPY gpu gpu
 COPY service service
 RUN /opt/build/bin/pip wheel --no-build-isolation --no-deps --no-index --wheel-dir dist . \
@@ -54,10 +55,10 @@ CMD ["nearfield", "serve"]
 FROM runtime AS gpu
 COPY --from=build-gpu /opt/nearfield /opt/nearfield
 USER 10001
-RUN python -m service.cli.warm
+RUN python -m nearfield.service.cli.warm
 
 FROM runtime AS cpu
 COPY --from=build-cpu /opt/nearfield /opt/nearfield
 USER 10001
 # Compiles the kernels into the image for the processor of the build; another kind of processor compiles at its first start.
-RUN python -m service.cli.warm
+RUN python -m nearfield.service.cli.warm

@@ -223,7 +223,7 @@ def test_the_default_target_is_for_cpus_and_both_run_as_nobody_special():
         user = re.findall(r"^USER (.*)$", stage, re.MULTILINE)
         assert len(user) == 1
         assert user[0] in re.findall(r"useradd --uid (\d+)", DOCKERFILE)  # by number, for Kubernetes
-        assert "RUN python -m service.cli.warm" in stage.split(f"USER {user[0]}")[1]
+        assert "RUN python -m nearfield.service.cli.warm" in stage.split(f"USER {user[0]}")[1]
 
 
 def test_the_health_check_waits_for_a_start_that_compiles():

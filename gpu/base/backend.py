@@ -86,7 +86,8 @@ class Backend:
         `gpu.base.host.compilation.load`.
         """
         if self.name == "device":
-            for module in pkgutil.walk_packages(importlib.import_module("gpu").__path__, "gpu."):
+            gpu = importlib.import_module(__name__.removesuffix(".base.backend"))
+            for module in pkgutil.walk_packages(gpu.__path__, f"{gpu.__name__}."):
                 if any(part.startswith("device") for part in module.name.split(".")):
                     importlib.import_module(module.name)
         return self

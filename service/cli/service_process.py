@@ -55,7 +55,7 @@ class ServiceProcess:
         """
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 (`address` and `stop` close it)
         self.child = subprocess.Popen(  # noqa: S603 (our own module, no shell)
-            [sys.executable, "-m", "service", "serve", "--port", str(port), "--data", str(data)],
+            [sys.executable, "-m", "service.__main__", "serve", "--port", str(port), "--data", str(data)],
             env=os.environ | dict(environment or {}),
             stdout=self._output,  # not a pipe: nobody reads it after the ready line
             stderr=log,

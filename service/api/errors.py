@@ -47,16 +47,34 @@ class RequestTimeout(ServiceError):
     status, slug, title, closes = 408, "request-timeout", "Request timeout", True
 
 
-class NotAuthorized(ServiceError):
+class KeyRefused(ServiceError):
+    """The key does not permit the request.
+
+    Attributes:
+        challenges: values of `WWW-Authenticate`.
+        fault: what RFC 6750, section 3.1, calls this.
+    """
+
+    closes = True
+    challenges: tuple[bytes, ...] = ()
+    fault = b""
+
+    def came_as_bearer(self) -> None:
+        """Say the fault: the key came behind `Bearer`."""
+        self.challenges = (*self.challenges[:1], b'Bearer error="%b"' % self.fault)
+
+
+class NotAuthorized(KeyRefused):
     """The key is missing or wrong."""
 
-    status, slug, title, closes = 401, "not-authorized", "Not authorized", True
+    status, slug, title, fault = 401, "not-authorized", "Not authorized", b"invalid_token"
+    challenges = (b"X-API-Key", b"Bearer")
 
 
-class Forbidden(ServiceError):
+class Forbidden(KeyRefused):
     """The key is valid but does not permit this request."""
 
-    status, slug, title, closes = 403, "forbidden", "Forbidden", True
+    status, slug, title, fault = 403, "forbidden", "Forbidden", b"insufficient_scope"
 
 
 class ForeignSite(ServiceError):

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from gpu.base.errors import InvalidInput
 from service.api.answers import Fault, ProblemDocument
-from service.api.errors import BodyTooLarge, MalformedBody, NotAuthorized
+from service.api.errors import BodyTooLarge, KeyRefused, MalformedBody
 from service.base.errors import NotFound, NotReady, ServiceError
 from service.base.validation import MAX_SHOWN, reason_of
 from service.engine.queries.few_faults import LEFT_OUT, MAX_FAULTS
@@ -34,8 +34,8 @@ def of_error(error: Exception, request_id: str) -> tuple[int, bytes, Headers] | 
             status, slug, title, detail = error.status, error.slug, error.title, str(error)
             if error.retry_after_s is not None:
                 headers.append((b"retry-after", str(error.retry_after_s).encode()))
-            if status == NotAuthorized.status:
-                headers.append((b"www-authenticate", b"X-API-Key"))
+            if isinstance(error, KeyRefused):
+                headers += [(b"www-authenticate", one) for one in error.challenges]
             if error.closes:
                 headers.append(CLOSE)
             if isinstance(error, JobQueued):

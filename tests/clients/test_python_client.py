@@ -160,7 +160,7 @@ def test_refusals_are_errors(address: str, client: Nearfield) -> None:
     assert refused.value.slug == "unknown-item"
     with Nearfield(address) as nobody:
         assert get_ready.sync(client=nobody).status == "ready"
-        with pytest.raises(NearfieldError, match="401 Not authorized: Invalid X-API-Key"):
+        with pytest.raises(NearfieldError, match="401 Not authorized: Invalid key"):
             list_popular.sync(client=nobody)
         with pytest.raises(NearfieldError, match="401"), nobody.ratings() as batch:
             batch.add({"user": "ann", "item": "i1", "rating": 1})

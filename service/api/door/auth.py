@@ -92,25 +92,21 @@ class Keys:
             return False
         grant = self._grant(key)
         if grant is None:
-            got = "another" if key else "none"
-            raise NotAuthorized(f"Invalid X-API-Key: expected a key of this service, got {got}")
+            got = "another" if key else "none; send it in X-API-Key, or behind Bearer in Authorization"
+            raise NotAuthorized(f"Invalid key: expected a key of this service, got {got}")
         if grant.expires_s is not None and grant.has_expired:
             ended = iso_of(grant.expires_s)
-            raise NotAuthorized(f"Invalid X-API-Key: expected a key that is valid, got one that expired at {ended}")
+            raise NotAuthorized(f"Invalid key: expected a key that is valid, got one that expired at {ended}")
         scope = scope_of(method, path)
         if scope not in grant.scope:
             may = " and ".join(str(one.name).lower() for one in grant.scope)
-            raise Forbidden(
-                f"Invalid X-API-Key: expected a key that may {str(scope.name).lower()}, got one that may {may}"
-            )
+            raise Forbidden(f"Invalid key: expected a key that may {str(scope.name).lower()}, got one that may {may}")
         if grant.data_sets is not None:
             may = ", ".join(sorted(grant.data_sets or ()))
             if _is_below(path, DEPLOYMENT_PATHS):
-                raise Forbidden(f"Invalid X-API-Key: expected a key for all data sets, got one for {may}")
+                raise Forbidden(f"Invalid key: expected a key for all data sets, got one for {may}")
             if not grant.may_use(self._data_set):
-                raise Forbidden(
-                    f"Invalid X-API-Key: expected a key for the data set {self._data_set!r}, got one for {may}"
-                )
+                raise Forbidden(f"Invalid key: expected a key for the data set {self._data_set!r}, got one for {may}")
         return True
 
     def admin_digests(self) -> list[bytes]:

@@ -27,6 +27,7 @@ from service.api.door.credentials import Credentials
 from service.api.door.rate_limit import Limits
 from service.api.door.route import Call, RouteTable
 from service.api.door.site_check import SiteCheck
+from service.api.errors import KeyRefused
 from service.api.parsers import bodies
 from service.api.parsers.bodies import JSON, Message, RequestHeaders
 from service.api.parsers.body_turns import BodyTurns
@@ -167,7 +168,12 @@ class Gateway:
             self._sites.check(path, headers)
             key = None
         else:
-            self.credentials.check(method, path, key, address)
+            try:
+                self.credentials.check(method, path, key, address)
+            except KeyRefused as error:
+                if key and b"x-api-key" not in headers:
+                    error.came_as_bearer()
+                raise
         fairness.current.set(Client(address, key))
         if b"content-length" in headers or b"transfer-encoding" in headers:
             bodies.check_announced(method, path, headers, self._max_body)

@@ -284,10 +284,10 @@ def problem_like(status: int, slug: str, title: str, detail: str, **members: Any
 PROBLEMS = {
     400: problem_like(400, "malformed-body", "Malformed body", "Invalid body: expected an object or an array, got str"),
     401: problem_like(
-        401, "not-authorized", "Not authorized", "Invalid X-API-Key: expected a key of this service, got none"
+        401, "not-authorized", "Not authorized", "Invalid key: expected a key of this service, got another"
     ),
     403: problem_like(
-        403, "forbidden", "Forbidden", "Invalid X-API-Key: expected a key that may write, got one that may read"
+        403, "forbidden", "Forbidden", "Invalid key: expected a key that may write, got one that may read"
     ),
     404: problem_like(404, "unknown-user", "Unknown user", f"user {USER!r} has no ratings"),
     410: problem_like(

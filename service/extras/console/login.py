@@ -50,8 +50,7 @@ async def log_in(request: Request) -> Response:
     try:
         credentials.check("POST", ADMIN_PREFIX, key, fairness.current.get().address)
     except (NotAuthorized, Forbidden, TooManyRequests) as error:
-        text = str(error).replace("X-API-Key", "key")
-        refused = page(request, "login.html", error.status, error=f"{error.title}: {text}")
+        refused = page(request, "login.html", error.status, error=f"{error.title}: {error}")
         if isinstance(error, TooManyRequests):
             refused.headers["retry-after"] = str(error.retry_after_s)
         return refused

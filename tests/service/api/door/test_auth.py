@@ -88,7 +88,7 @@ def test_of_two_keys_both_open_the_same():
 def test_a_refusal_says_what_is_missing_and_no_key():
     with pytest.raises(Forbidden) as caught:
         Keys(Settings(**KEYS)).check(*POST, KEYS["read_key"].encode())
-    assert str(caught.value) == "Invalid X-API-Key: expected a key that may write, got one that may read"
+    assert str(caught.value) == "Invalid key: expected a key that may write, got one that may read"
 
 
 def test_every_key_is_compared_each_time(monkeypatch):

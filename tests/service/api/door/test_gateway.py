@@ -138,6 +138,25 @@ def test_key_is_checked_before_the_body():
     assert call("POST", "/length", content=b"x" * 10, headers={"X-API-Key": KEY}).text == "10"
 
 
+@pytest.mark.parametrize(
+    ("headers", "status", "challenges"),
+    [
+        ({}, 401, ["X-API-Key", "Bearer"]),
+        ({"Authorization": "Bearer"}, 401, ["X-API-Key", "Bearer"]),
+        ({"X-API-Key": "guess"}, 401, ["X-API-Key", "Bearer"]),
+        ({"X-API-Key": "guess", "Authorization": f"Bearer {KEY}"}, 401, ["X-API-Key", "Bearer"]),
+        ({"Authorization": "Bearer guess"}, 401, ["X-API-Key", 'Bearer error="invalid_token"']),
+        ({"X-API-Key": KEY}, 403, []),
+        ({"Authorization": f"Bearer {KEY}"}, 403, ['Bearer error="insufficient_scope"']),
+    ],
+)
+def test_a_refusal_challenges_for_the_key_and_the_way_it_came(headers, status, challenges):
+    answer = Caller(write_key=KEY)("GET", "/echo/a", headers=headers)
+    assert answer.status_code == status
+    assert answer.headers.get_list("www-authenticate") == challenges
+    assert answer.json()["detail"].startswith("Invalid key: expected a key ")
+
+
 def test_a_long_body_is_refused_by_its_announced_length():
     answer = Caller(max_body_bytes=10)("POST", "/length", content=b"x" * 11)
     assert answer.status_code == 413

@@ -546,9 +546,14 @@ def test_the_key_is_checked(header: bytes) -> None:
     server = Server(api_key=KEY)
     allowed, refused = answered(server, PLAIN.replace(b"\r\n\r\n", b"\r\n%b\r\n\r\n" % header), PLAIN)
     assert (refused[0], refused[1]["content-type"]) == (401, "application/problem+json")
-    assert refused[1]["www-authenticate"] == "X-API-Key"
+    assert refused[1]["www-authenticate"] == "Bearer"  # the last of two
     assert json.loads(refused[2])["request_id"] == refused[1]["x-request-id"]
     assert allowed[0] == 200
+
+
+def test_a_wrong_bearer_key_is_named_an_invalid_token() -> None:
+    refused = answered(Server(api_key=KEY), PLAIN.replace(b"\r\n\r\n", b"\r\nAuthorization: Bearer guess\r\n\r\n"))[0]
+    assert (refused[0], refused[1]["www-authenticate"]) == (401, 'Bearer error="invalid_token"')
 
 
 def test_a_refusal_ends_the_connection() -> None:

@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence, Sized
 from concurrent.futures import Future
+from types import GeneratorType
 from typing import Any
 
 import structlog
 
 from gpu.base.backend import Backend
-from service.base.errors import NotReady, ServiceError
+from service.base.errors import NotReady, Overloaded, ServiceError
 from service.base.threads import PartThread, unheard
 from service.engine.background import SLICE_S, Background, Slices
 from service.engine.batch_traces import BatchTraces
@@ -41,6 +42,8 @@ from service.telemetry.metrics import Metrics
 LEARNING_WAIT_S = 0.010  # seconds; longest wait of a learning batch while requests keep coming
 CROWD = 64  # waiting requests from which on learning waits so long; before fewer of them it waits less
 CATCH_UP_S = 0.010  # seconds; how long `as_of` may wait for the refits that an event caused, if no other event waits
+MOST_LONG = 8  # queries that read all users in slices; each holds some 20 MB for a million users
+FULL = f"{MOST_LONG} requests that read all users are already being answered"
 QUERIES, EVENTS = ("queries",), ("events",)  # labels of queues in metrics
 BACKGROUND_WAIT_S = 0.100  # seconds; longest time between two slices of background work while requests keep coming
 
@@ -97,6 +100,7 @@ class Engine:
         self._as_of = self._target = history.position
         self._pending_queries, self._pending_events = PendingQueries(limits), PendingEvents()
         self._background, self._learning = Background(), list[EventBatch]()
+        self._n_long = 0  # queries that are answered in slices
         self._settled_s = 0.0  # monotonic seconds; when the live models had settled the present batch; 0: not yet
         self._catch_up = CatchUp(self._background, self._ranking, self._metrics, self.fail)
         self._waiters = Waiters(lambda: self._as_of, limits.max_waiting)
@@ -279,10 +283,33 @@ class Engine:
         self._metrics.batch_size.observe((), len(waits_s))
         pending_queries = self._pending_queries.in_time(pending_queries, now)
         answers = self._ranking.answer([pending.query for pending in pending_queries], self._as_of)
-        self._pending_queries.answer(pending_queries, answers)
+        if any(isinstance(answer, GeneratorType) for answer in answers):
+            self._pending_queries.answer(*self._whole(pending_queries, answers))
+        else:
+            self._pending_queries.answer(pending_queries, answers)
         self.traces.ranked(pending_queries, now)
         if any(isinstance(answer, Exception) and not isinstance(answer, ServiceError) for answer in answers):
             self.backend.check()  # without a working device every request would fail while the service reports ready
+
+    def _whole(
+        self, pending_queries: Sequence[PendingQuery], answers: Sequence[Any]
+    ) -> tuple[list[PendingQuery], list[Any]]:
+        """The queries that are answered, and their answers. Those whose answers are slices get theirs later."""
+        whole = list[PendingQuery](), list[Any]()
+        for pending, answer in zip(pending_queries, answers, strict=True):
+            if isinstance(answer, GeneratorType) and self._n_long < MOST_LONG:
+
+                def finish(future: Future[Any], pending: PendingQuery = pending) -> None:
+                    self._n_long -= 1
+                    self._pending_queries.answer([pending], [future.exception() or future.result()])
+
+                self._n_long += 1
+                slices = self._pending_queries.within_time(pending, answer)
+                self._background.add(slices).add_done_callback(finish)
+                continue
+            whole[0].append(pending)
+            whole[1].append(Overloaded(FULL) if isinstance(answer, GeneratorType) else answer)
+        return whole
 
     def _learn_slice(self, *, is_idle: bool) -> None:
         """Apply the next batch, or go on settling those before; `as_of` moves when every live model has them.

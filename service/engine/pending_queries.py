@@ -18,11 +18,13 @@ from msgspec import Struct, structs
 
 from service.base.errors import Overloaded
 from service.engine import fairness
+from service.engine.background import Slices
 from service.engine.fairness import Client, ClientWork, Portion, cost_of, n_requests_of
 from service.engine.lists.page import PlainLists
 from service.engine.queries import Query, Recommend
 from service.engine.queries.columns import Ids, ListColumns
 
+LATE = "the request waited for more than {:g} s"
 IDLE_S = 1.0  # seconds; longest sleep of the engine without a query
 
 
@@ -200,8 +202,24 @@ class PendingQueries:
         ]
         if not late:
             return pending_queries
-        self.answer(late, [Overloaded(f"the request waited for more than {limit_s:g} s") for _ in late])
+        self.answer(late, [Overloaded(LATE.format(limit_s)) for _ in late])
         return [pending for pending in pending_queries if now - pending.since <= limit_s]
+
+    def within_time(self, pending: PendingQuery, slices: Slices) -> Slices:
+        """`slices`, which make the answer to `pending`, but no longer than it may wait or its client is there.
+
+        Raises:
+            Overloaded: it has waited too long.
+        """
+        while not pending.promise.done():
+            if time.monotonic() - pending.since > self._limits.max_wait_s:
+                raise Overloaded(LATE.format(self._limits.max_wait_s))
+            try:
+                next(slices)
+            except StopIteration as stop:
+                return stop.value
+            yield
+        return None
 
     def answer(self, pending_queries: Sequence[PendingQuery], answers: Sequence[Any]) -> None:
         """Deliver all answers or exceptions in one call of the event loop."""

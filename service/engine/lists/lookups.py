@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import numpy as np
 
@@ -48,6 +48,7 @@ from service.engine.queries.document_queries import GetScenario, ListDocuments
 from service.engine.queries.rating_queries import AllRatings, FindUser, ItemRatings, RetractionTold, WasRetracted
 from service.engine.queries.source_queries import CheckSource, FindSource, ListSources, WasSkipped
 from service.engine.state.history import History
+from service.engine.state.id_table import RETIRED
 from service.storage.events import StreamId
 
 UNRATED = "{!r} has no ratings and counts as average"
@@ -138,8 +139,10 @@ class Lookups:
         model = live_model.name, live_model.shown_version
         return NeighborsOfSet(neighbors, *model, as_of, warnings, count_of(eligible))
 
-    def users_of_item(self, query: ItemUsers, as_of: str) -> UsersOfItem:
+    def users_of_item(self, query: ItemUsers, as_of: str) -> UsersOfItem | Generator[None, None, UsersOfItem]:
         """The users with the highest scores of an item among those who have ratings and have not seen it.
+
+        If one slice is not enough for all of them, the others follow when the caller asks for them.
 
         Raises:
             UnknownItem, DeletedItem: there is none with that id.
@@ -158,10 +161,22 @@ class Lookups:
         if live_model.unknown[row]:
             may_see[:] = False
             warnings.append(f"{query.item!r} has no ratings, and the model knows nothing else of it")
-        users, scores = users_for(live_model, row, query.n, np.flatnonzero(may_see))
-        listed = list(map(ScoredUser, self._history.users.ids(users.tolist()), scores.tolist()))
-        model = live_model.name, live_model.shown_version
-        return UsersOfItem(query.item, listed, *model, as_of, warnings, count_of(eligible))
+
+        def answer() -> Generator[None, None, UsersOfItem]:
+            users, scores = yield from users_for(live_model, row, query.n, np.flatnonzero(may_see))
+            users_and_scores = zip(self._history.users.ids(users.tolist()), scores.astype(np.float32), strict=True)
+            # Without those who were forgotten between two slices.
+            listed = [ScoredUser(user, float(score)) for user, score in users_and_scores if user != RETIRED]
+            model = live_model.name, live_model.shown_version
+            return UsersOfItem(query.item, listed, *model, as_of, warnings, count_of(eligible))
+
+        slices = answer()
+        try:
+            next(slices)
+        except StopIteration as stop:
+            found: UsersOfItem = stop.value
+            return found
+        return slices
 
     def estimate(self, query: Estimate, as_of: str) -> RatingEstimate:
         """The estimated rating by the requested model, else by the first live one that estimates ratings."""

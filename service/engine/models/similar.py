@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import time
+from collections.abc import Generator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpu.ranking import topn, weighted
+from service.engine.background import SLICE_S
 from service.engine.models.live_model import LiveModel
+
+USERS_AT_ONCE = 8192  # whose scores are read together, in 0.4 ms with 64 factors, or 4 ms with neighbor lists
 
 Ranked = tuple[NDArray[np.int32], NDArray[np.float32]]
 
@@ -68,19 +73,39 @@ def similar_users(live_model: LiveModel, user: int, n: int, left_out: NDArray[np
     return topn.similar(live_model.model.user_factors, user, n, have_ratings)
 
 
-def users_for(live_model: LiveModel, item: int, n: int, users: NDArray[np.int64]) -> Ranked:
+def users_for(
+    live_model: LiveModel, item: int, n: int, users: NDArray[np.int64]
+) -> Generator[None, None, tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """Those of `users` (B,), ascending, with the highest scores of an item, best first; ties to the lower row.
+
+    It reads the scores of some users at a time, in slices of `SLICE_S`: of each user as the slice finds the parameters.
 
     Scores are those of `gpu.ranking.topn.scores`, by parameters that the host has, wherever the model learns. Users
     from whose lists events keep the item are left out.
     """
-    scores, width = topn.scores_of_item(live_model.model, item, users, live_model.rows_of), 0
-    while True:
-        width = min(2 * (width or n), len(users))  # some of them may be left out
-        least = np.partition(scores, -width)[-width] if width else 0.0
-        places = np.flatnonzero(scores >= least)
-        places = places[np.argsort(-scores[places], kind="stable")]
-        kept = (one for one in places.tolist() if item not in live_model.kept_out(int(users[one]), include_seen=False))
-        best = list(itertools.islice(kept, n))
-        if len(best) == n or width == len(users):
-            return users[best].astype(np.int32), scores[best].astype(np.float32)
+    best, best_scores = users[:0], np.zeros(0)
+    began = time.monotonic()
+    for first in range(0, len(users), USERS_AT_ONCE):
+        if time.monotonic() - began >= SLICE_S:
+            yield
+            began = time.monotonic()
+        part = users[first : first + USERS_AT_ONCE]
+        scores, width = topn.scores_of_item(live_model.model, item, part, live_model.rows_of), 0
+        if len(best) == n:
+            chosen = scores > best_scores[-1]
+            part, scores = part[chosen], scores[chosen]
+        kept = list[int]()
+        while len(kept) < n and width < len(part):
+            width = min(2 * (width or n), len(part))  # some of them may be left out
+            places = np.flatnonzero(scores >= np.partition(scores, -width)[-width])
+            places = places[np.argsort(-scores[places], kind="stable")]
+            may_have = (
+                place
+                for place in places.tolist()
+                if item not in live_model.kept_out(int(part[place]), include_seen=False)
+            )
+            kept = list(itertools.islice(may_have, n))
+        best, best_scores = np.append(best, part[kept]), np.append(best_scores, scores[kept])
+        order = np.argsort(-best_scores, kind="stable")[:n]
+        best, best_scores = best[order], best_scores[order]
+    return best, best_scores

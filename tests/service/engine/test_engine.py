@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,13 +21,17 @@ from service.engine.catch_up import CatchUp
 from service.engine.engine import Engine
 from service.engine.errors import NotSeenYet, UnknownUser
 from service.engine.models.live_model import LiveModel
+from service.engine.pending_queries import Limits
 from service.engine.queries import Popular, Recommend, UserRatings
+from service.engine.queries.document_queries import ListDocuments
 from service.engine.state.history import History
 from service.engine.state.rating_runs import RatingRun
 from service.storage.events import Entry, StreamId
 from tests.service.planted import SMALL, events, liking
 from tests.service.waiting import eventually
 from tests.service.whole import LIMITS, Whole
+
+LONG = ListDocuments(kind="scenario")
 
 
 def test_ratings_are_seen_before_any_model(whole: Whole) -> None:
@@ -128,6 +133,86 @@ def test_background_work_takes_a_small_share_while_queries_keep_coming(monkeypat
         assert len(steps) == 1  # the first was due
         engine._step()
         assert len(steps) == 2
+        engine.stop()
+
+    asyncio.run(rounds())
+
+
+def engine_of_slices(n: float, limits: Limits = LIMITS) -> Engine:
+    """An engine that goes on step by step, and answers `LONG` in `n` slices."""
+
+    def slices() -> Slices:
+        done = 0
+        while done < n:
+            done += 1
+            yield
+        return done
+
+    engine = Engine(History(), HOST, [], limits)
+    engine._pending_queries.connect(asyncio.get_running_loop())
+    engine.answer_to[ListDocuments] = lambda query, as_of: slices()
+    return engine
+
+
+async def steps_until_done(engine: Engine, *asked: asyncio.Future[Any]) -> None:
+    while not all(future.done() for future in asked):
+        await asyncio.sleep(0)
+        engine._step()
+
+
+def test_an_answer_in_slices_gives_way_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "BACKGROUND_WAIT_S", 60.0)
+
+    async def rounds() -> None:
+        engine = engine_of_slices(3)
+        engine._background.last_s = time.monotonic()  # the next slice is not due while others keep coming
+        long = engine.ask(LONG)
+        for _ in range(20):
+            answer = engine.ask(Popular())
+            await asyncio.sleep(0)
+            engine._step()
+            assert (await answer).items == []
+        assert not long.done()
+        await steps_until_done(engine, long)
+        assert long.result() == 3
+        engine.stop()
+
+    asyncio.run(rounds())
+
+
+def test_few_answers_are_in_slices_at_once() -> None:
+    async def rounds() -> None:
+        engine = engine_of_slices(3)
+        asked = [engine.ask(LONG) for _ in range(engine_module.MOST_LONG + 2)]
+        await steps_until_done(engine, *asked)
+        refused = [isinstance(future.exception(), Overloaded) for future in asked]
+        assert refused == [False] * engine_module.MOST_LONG + [True] * 2
+        again = engine.ask(LONG)  # there is room again
+        await steps_until_done(engine, again)
+        assert again.result() == 3
+        engine.stop()
+
+    asyncio.run(rounds())
+
+
+def test_slices_end_when_nobody_waits_for_them_any_more() -> None:
+    async def rounds() -> None:
+        engine = engine_of_slices(math.inf, LIMITS._replace(max_wait_s=0.2))
+        late, gone = engine.ask(LONG), engine.ask(LONG)
+        await asyncio.sleep(0)
+        engine._step()
+        gone.cancel()
+        await steps_until_done(engine, late)
+        assert isinstance(late.exception(), Overloaded)
+        while engine._background:
+            engine._step()
+        last = engine.ask(LONG)
+        await asyncio.sleep(0)
+        engine._step()
+        engine._background.abandon(NotReady("the engine has stopped"))
+        await steps_until_done(engine, last)
+        assert isinstance(last.exception(), NotReady)
+        assert engine._n_long == 0
         engine.stop()
 
     asyncio.run(rounds())

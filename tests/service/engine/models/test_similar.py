@@ -1,5 +1,6 @@
 """Neighbors of a set of items, beside the neighbors of each of them; and the users for an item."""
 
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from msgspec import UNSET
 from service.base.errors import InvalidRequest
 from service.engine.errors import UnknownItem
 from service.engine.lists.ranking import Ranking
+from service.engine.models import similar
 from service.engine.queries import ItemUsers, Neighbors, NeighborsOfSet, Query, Recommend, SetNeighbors
 from service.engine.queries.filter_tree import HasTag, text_of
 from service.engine.state.history import History
@@ -114,6 +116,45 @@ def test_users_for_an_item_are_those_with_the_highest_scores_who_have_not_seen_i
     assert [one.score for one in found.users] == sorted((one.score for one in found.users), reverse=True)
     few = asked(ranking, ItemUsers(item=item, n=3, model=model, filter=text))
     assert few.users == found.users[:3]
+
+
+def finished(slices: Generator[None, None, Any]) -> tuple[int, Any]:
+    """The number of further slices, and the answer."""
+    n = 0
+    while True:
+        try:
+            next(slices)
+        except StopIteration as stop:
+            return n, stop.value
+        n += 1
+
+
+@pytest.mark.parametrize("model", ALGORITHMS)
+def test_slices_of_users_give_the_list_of_all(ranking: Ranking, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = [ItemUsers(item="i7", n=n, model=model) for n in (1, 5, 1000)]
+    whole = [asked(ranking, query) for query in queries]
+    monkeypatch.setattr(similar, "USERS_AT_ONCE", 2)
+    monkeypatch.setattr(similar, "SLICE_S", 0.0)
+    for query, found in zip(queries, whole, strict=True):
+        n_slices, in_slices = finished(asked(ranking, query))
+        assert n_slices > 3
+        assert in_slices == found
+
+
+def test_who_is_forgotten_between_two_slices_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = history_of(entries())
+    ranking = ranking_of(history, live(history, trained(history, "als")))
+    first, second, *_ = [one.user for one in asked(ranking, ItemUsers(item="i7")).users]
+    learn(history, ranking, events(3000, (second, "i7", "purchase")))
+    monkeypatch.setattr(similar, "USERS_AT_ONCE", 2)
+    monkeypatch.setattr(similar, "SLICE_S", 0.0)
+    slices = asked(ranking, ItemUsers(item="i7", n=1000))
+    for _ in range(3):
+        next(slices)
+    learn(history, ranking, Entry(StreamId(4000, 0), "forget", subject=first))
+    left = [one.user for one in finished(slices)[1].users]
+    assert not {first, second, ""} & set(left)
+    assert len(left) == 10
 
 
 def test_events_keep_users_out_and_unknown_items_are_told() -> None:

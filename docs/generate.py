@@ -25,7 +25,7 @@ MONITORING = DOCS / "monitoring.md"
 NOTES = DOCS / "decisions" / "README.md"
 REFERENCE = DOCS / "reference" / "api.md"
 PARAMETERS = DOCS / "reference" / "parameters.md"
-GENERATED = (OPERATIONS, MONITORING, PARAMETERS, DOCS / "kubernetes.md", DOCS.parent / "mkdocs.yml")
+GENERATED = (OPERATIONS, MONITORING, PARAMETERS, DOCS / "models.md", DOCS / "kubernetes.md", DOCS.parent / "mkdocs.yml")
 
 
 def settings_table() -> str:
@@ -54,7 +54,8 @@ def parameters() -> str:
     """A table of hyperparameters for each algorithm."""
     lines: list[str] = []
     for algorithm in ALGORITHMS:
-        lines += [f"## `{algorithm}`", "", "| Parameter | Default | Values | Meaning |", "| --- | --- | --- | --- |"]
+        lines += [f"## `{algorithm}`", "", ALGORITHMS[algorithm].learns, ""]
+        lines += ["| Parameter | Default | Values | Meaning |", "| --- | --- | --- | --- |"]
         for field in fields_of(algorithm):
             default = f"`{field.default}`" if field.default else field.otherwise
             values = (
@@ -64,6 +65,16 @@ def parameters() -> str:
             lines.append(f"| `{field.name}` | {default} | {values} | {field.meaning.replace('|', chr(92) + '|')} |")
         lines.append("")
     return "\n".join(lines).rstrip()
+
+
+def algorithms() -> str:
+    """A table of all algorithms, by ranking quality; then those that `default_models` leaves out."""
+    names = dict.fromkeys([*Settings.model_fields["default_models"].get_default(), *ALGORITHMS])
+    rows = [
+        f"| `{name}` | {one.learns} | {one.score} | {one.near} |" for name in names if (one := ALGORITHMS.get(name))
+    ]
+    head = ["| Name | What it learns | `score` | Neighbors of items |", "| --- | --- | --- | --- |"]
+    return "\n".join([*head, *rows])
 
 
 def navigation_of_notes() -> str:
@@ -80,6 +91,7 @@ PARTS = {
     "values of the chart": chart.as_table,
     "navigation of notes": navigation_of_notes,
     "parameters": parameters,
+    "algorithms": algorithms,
 }
 
 

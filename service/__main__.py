@@ -20,6 +20,7 @@ from service.base import tuning
 from service.cli import arguments, data_commands
 from service.cli.console import Printer, complain, progress
 from service.cli.options import (
+    ALGORITHM_LINES,
     ALGORITHM_NAMES,
     OF_ONE_PROCESS,
     Backend,
@@ -122,7 +123,7 @@ def doctor(
     return doctor.report(doctor.examine(options, process.check_start, http_server.within_files), as_json=json)
 
 
-@app.command(short_help="Train a model on a file.")
+@app.command(short_help="Train a model on a file.", epilog=ALGORITHM_LINES)
 @reads_a_file
 def train(
     algorithm: Annotated[str, typer.Option(help=f"One of {ALGORITHM_NAMES}.", metavar="NAME")],
@@ -199,7 +200,7 @@ def train(
         return printer.line(offline.train(data, params, chosen, on_line, out, team))
 
 
-@app.command(short_help="Find the best parameters for a file.")
+@app.command(short_help="Find the best parameters for a file.", epilog=ALGORITHM_LINES)
 @reads_a_file
 def tune(
     algorithm: Annotated[str, typer.Option(help=f"One of {ALGORITHM_NAMES}.", metavar="NAME")],

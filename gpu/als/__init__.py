@@ -32,5 +32,24 @@ def compile_once(params: Any, backend: Backend) -> None:
     backend.twin(host_sums.compile_once)(problem)
 
 
-register(Algorithm(AlsParams, make_trainer, compile_once=compile_once))
-register(Algorithm(AlsImplicitParams, make_trainer, compile_once=compile_once))
+BY_COSINE = "by cosine"
+register(
+    Algorithm(
+        AlsParams,
+        make_trainer,
+        learns="Ratings, by factors that are solved for exactly.",
+        score="the estimate minus a deduction for items with few ratings",
+        near=BY_COSINE,
+        compile_once=compile_once,
+    )
+)
+register(
+    Algorithm(
+        AlsImplicitParams,
+        make_trainer,
+        learns="Who likes what, from every pair: rated pairs count with more confidence. The best lists of most data.",
+        score="a preference of about 0 to 1",
+        near=BY_COSINE,
+        compile_once=compile_once,
+    )
+)

@@ -31,7 +31,43 @@ def make_sgd(*given: Any) -> Trainer[Model]:
     return trainer(*given)
 
 
-register(Algorithm(CulshParams, make_culsh))
-register(Algorithm(CulshImplicitParams, make_culsh))
-register(Algorithm(EsgdParams, make_esgd, needs_calibration=False))
-register(Algorithm(SgdParams, make_sgd, needs_calibration=False))
+OF_ESTIMATES = "the estimate minus a deduction for items with few ratings"
+BY_HASHING, BY_COSINE = "by hashing", "by cosine"
+register(
+    Algorithm(
+        CulshParams,
+        make_culsh,
+        learns="Ratings, by factors and by the neighbors of items. The best estimates of what a user would rate.",
+        score=OF_ESTIMATES,
+        near=BY_HASHING,
+    )
+)
+register(
+    Algorithm(
+        CulshImplicitParams,
+        make_culsh,
+        learns="Who rated what, whatever the ratings are, by factors and by the neighbors of items.",
+        score="log-odds of a rating",
+        near=BY_HASHING,
+    )
+)
+register(
+    Algorithm(
+        EsgdParams,
+        make_esgd,
+        learns="Ratings, by factors and fixed biases.",
+        score=OF_ESTIMATES,
+        near=BY_COSINE,
+        needs_calibration=False,
+    )
+)
+register(
+    Algorithm(
+        SgdParams,
+        make_sgd,
+        learns="Ratings, by factors alone: culsh without neighbors.",
+        score=OF_ESTIMATES,
+        near=BY_COSINE,
+        needs_calibration=False,
+    )
+)

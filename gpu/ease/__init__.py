@@ -17,4 +17,13 @@ def make_trainer(*given: Any) -> Trainer[Model]:
     return EaseTrainer(*given)
 
 
-register(Algorithm(EaseParams, make_trainer, has_ranks=False))
+register(
+    Algorithm(
+        EaseParams,
+        make_trainer,
+        learns="Which items are liked together with others, among at most 20,000, or 100,000 if a GPU trains.",
+        score="a preference of about 0 to 1",
+        near="by partial correlation",
+        has_ranks=False,
+    )
+)

@@ -17,4 +17,13 @@ def make_trainer(*given: Any) -> Trainer[Model]:
     return NeighborsTrainer(*given)
 
 
-register(Algorithm(NeighborsParams, make_trainer, has_ranks=False))
+register(
+    Algorithm(
+        NeighborsParams,
+        make_trainer,
+        learns="Which items are liked together: each lists up to 500 others.",
+        score="a sum of weights, which compares items for one user",
+        near="by weight, at most 500",
+        has_ranks=False,
+    )
+)

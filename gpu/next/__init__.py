@@ -17,4 +17,13 @@ def make_trainer(*given: Any) -> Trainer[Model]:
     return NextTrainer(*given)
 
 
-register(Algorithm(NextParams, make_trainer, has_ranks=False))
+register(
+    Algorithm(
+        NextParams,
+        make_trainer,
+        learns="What comes next after the last items of a user, among at most 20,000 items. Its ratings need times.",
+        score="a weight, about a probability",
+        near="by what comes next",
+        has_ranks=False,
+    )
+)

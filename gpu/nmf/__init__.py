@@ -17,4 +17,13 @@ def make_trainer(*given: Any) -> Trainer[Model]:
     return NmfTrainer(*given)
 
 
-register(Algorithm(NmfParams, make_trainer, needs_calibration=False))
+register(
+    Algorithm(
+        NmfParams,
+        make_trainer,
+        learns="Amounts, an unrated pair as 0, by factors that are never negative, so that each is like a topic.",
+        score="an amount",
+        near="by cosine",
+        needs_calibration=False,
+    )
+)

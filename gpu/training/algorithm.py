@@ -22,6 +22,8 @@ class Algorithm:
         params: class of its hyperparameters; its class variables say what it learns from, and how it lists and refits.
         trainer: makes a trainer of (ratings, params, backend, test), a calibration if it needs one, and an exchange if
             it has ranks. It imports the trainer's module when it is called, because that loads kernels.
+        learns, score, near: for people who choose one: what it learns, what scores of its lists mean, and by what items
+            are neighbors.
         needs_calibration: whether it trains by values that are derived from the data (`gpu.data.calibration`).
         has_ranks: whether several ranks can train one model together (`gpu.ranks.exchange`).
         compile_once: compiles the kernels of (params, backend) that take seconds, while ranks read ratings and connect;
@@ -30,6 +32,9 @@ class Algorithm:
 
     params: type[Params]
     trainer: MakeTrainer
+    learns: str
+    score: str
+    near: str
     needs_calibration: bool = True
     has_ranks: bool = True
     compile_once: Callable[[Any, Backend], None] = lambda _params, _backend: None

@@ -23,6 +23,7 @@ Redis = Annotated[str | None, typer.Option(help="Redis to use instead of an embe
 BackendOption = Annotated[str | None, typer.Option("--backend", help="auto, host or device.", metavar="NAME")]
 # By ranking quality, as in the setting; then those that it leaves out.
 ALGORITHM_NAMES = ", ".join(dict.fromkeys([*Settings.model_fields["default_models"].default, *ALGORITHMS]))
+ALGORITHM_LINES = "\b\nAlgorithms:\n" + "\n".join(f"  {name}: {one.learns}" for name, one in ALGORITHMS.items())
 OF_ONE_PROCESS = ", ".join(name for name, record in ALGORITHMS.items() if not record.has_ranks)
 Backend = Annotated[str, typer.Option(help="auto, host or device.", metavar="NAME")]
 Json = Annotated[bool, typer.Option("--json", help="Print only JSON lines on stdout.")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.requests import Request
@@ -29,35 +29,41 @@ router = console_router()
 
 
 class Row(NamedTuple):
-    """A snapshot. `verb` is what activating it would be called; None if it is live. `quality` is that of live ones."""
+    """A snapshot.
+
+    Attributes:
+        live: the version of its name that is live.
+        verb: what activating it would be called; None if it is live.
+        quality: that of live ones.
+    """
 
     model: ModelInfo
+    live: str | None
     verb: str | None
     quality: Part | None
 
 
 @router.get("/models")
-async def get_models(request: Request, serving: TheService, algorithm: str = DEFAULT) -> Response:
-    """The page."""
-    fields = training_form.fields_of(algorithm)
+async def get_models(request: Request, serving: TheService, algorithm: str = DEFAULT, undo: str = "") -> Response:
+    """The page. `undo` is the version that was live before an activation."""
     rows, jobs = await models_and_trainings(serving)
     return page(
-        request, "models.html", rows=rows, jobs=jobs, algorithms=sorted(ALGORITHMS), algorithm=algorithm, fields=fields,
-        ends={value: text for value, (text, _) in training_form.THEN.items()},
+        request, "models.html", rows=rows, jobs=jobs, undo=undo, algorithms=ALGORITHMS, algorithm=algorithm,
+        ends={value: text for value, (text, _) in training_form.THEN.items()}, **about(algorithm),
     )  # fmt: skip
 
 
 @router.get("/models-now")
-async def get_state(request: Request, serving: TheService) -> Response:
+async def get_state(request: Request, serving: TheService, undo: str = "") -> Response:
     """Models and trainings alone."""
     rows, jobs = await models_and_trainings(serving)
-    return page(request, "models-now.html", rows=rows, jobs=jobs)
+    return page(request, "models-now.html", rows=rows, jobs=jobs, undo=undo)
 
 
 @router.get("/parameters")
 async def get_parameters(request: Request, algorithm: str) -> Response:
-    """The fields of an algorithm alone."""
-    return page(request, "parameters.html", fields=training_form.fields_of(algorithm))
+    """The sentence and the fields of an algorithm alone."""
+    return page(request, "parameters.html", **about(algorithm))
 
 
 @router.post("/retrain")
@@ -69,13 +75,25 @@ async def retrain(request: Request, serving: TheService) -> Response:
     return to("job", id=job)
 
 
+@router.get("/activate")
+async def ask(request: Request, serving: TheService, version: str) -> Response:
+    """Ask before a snapshot takes the place of another one."""
+    rows, _ = await models_and_trainings(serving)
+    row = next((row for row in rows if row.model.version == version and row.verb), None)
+    if row is None:  # it is gone, or live by now
+        return to("models")
+    live = next((one.model for one in rows if one.model.version == row.live), None)
+    return page(request, "activate.html", row=row, live=live)
+
+
 @router.post("/activate")
 async def activate(request: Request, serving: TheService) -> Response:
-    """Make a snapshot live."""
-    version = request.state.form.get("version", "")
+    """Make a snapshot live, and offer the one that it replaces."""
+    form = request.state.form
+    version, before = form.get("version", ""), form.get("before", "")
     concern(f"version {version}")
     await serving.operate(ActivateModel(version))
-    return to("models")
+    return to("models", undo=before) if before else to("models")
 
 
 async def models_and_trainings(serving: Serving) -> tuple[list[Row], list[Job]]:
@@ -87,9 +105,17 @@ async def models_and_trainings(serving: Serving) -> tuple[list[Row], list[Job]]:
     )
     quality = {model.version: report for model, report in zip(answering, reports, strict=True)}
     live = {model.name: model.version for model in answering}
-    rows = [Row(model, verb_of(model, live.get(model.name)), quality.get(model.version)) for model in models]
+    rows = [
+        Row(model, live.get(model.name), verb_of(model, live.get(model.name)), quality.get(model.version))
+        for model in models
+    ]
     jobs = [job for job in await jobs_of(serving) if job.kind == TRAIN and not job.has_ended]
     return rows, jobs
+
+
+def about(algorithm: str) -> dict[str, Any]:
+    """What a part with the parameters of an algorithm shows. Raises `InvalidParams` if there is none of this name."""
+    return {"fields": training_form.fields_of(algorithm), "sentence": ALGORITHMS[algorithm].learns}
 
 
 def verb_of(model: ModelInfo, live: str | None) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
-from gpu.algorithms import ALGORITHMS
+from gpu.algorithms import params_for
 from gpu.data import param_docs, param_ranges
 from service.api.routes.admin import Retrain
 from service.base.errors import InvalidRequest
@@ -50,10 +50,8 @@ class Field(NamedTuple):
 
 
 def fields_of(algorithm: str) -> list[Field]:
-    """The parameters of an algorithm, in the order of its table; none of an unknown one."""
-    if algorithm not in ALGORITHMS:
-        return []
-    kind = ALGORITHMS[algorithm].params
+    """The parameters of an algorithm, in the order of its table. Raises what `params_for` raises."""
+    kind = type(params_for(algorithm, {}))
     meanings = param_docs.meanings(kind)
     fields = []
     for field in dataclasses.fields(kind):

@@ -168,6 +168,7 @@ def test_help_names_the_algorithms(command, capsys):
     assert run([command, "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert ALGORITHM_NAMES in shown
+    assert all(f"{name}: {one.learns}" in shown for name, one in ALGORITHMS.items())
     without_ranks = ", ".join(name for name, one in ALGORITHMS.items() if not one.has_ranks)
     assert command == "tune" or f"Processes that train together; not for {without_ranks}." in shown
 

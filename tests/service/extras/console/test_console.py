@@ -14,6 +14,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from gpu.algorithms import ALGORITHMS
 from service.api.door.rate_limit import N_FAILURES
 from service.cli.client import Client
 from tests import browser
@@ -380,18 +381,30 @@ def test_a_form_becomes_a_job_with_its_parameters(job, admin, api):
     assert job["id"] in text_of(admin.open("jobs"))
     models = admin.open("models")
     assert job["version"] in text_of(models)
-    assert 'name="param.learning_rate"' in admin.open("parameters", algorithm="esgd").text
+    parameters = admin.open("parameters", algorithm="esgd").text
+    assert 'name="param.learning_rate"' in parameters
+    assert ALGORITHMS["esgd"].learns in parameters
+    assert "Invalid algorithm: expected" in text_of(admin.open("parameters", algorithm="magic"))
 
 
 def test_a_model_is_rolled_back(job, admin, api):
     again = api.ended_job(api.post("/admin/retrain", SMALL)["id"])
-    assert "Roll back" in admin.open("models").text
-    assert admin.submit("activate", version=job["version"]).headers["location"] == "models"
+    assert "Roll back…" in admin.open("models").text
+    asked = text_of(admin.open("activate", version=job["version"]))
+    assert "Roll back" in asked
+    assert f"It takes the place of {again['version']}" in asked
+    sent = admin.submit("activate", version=job["version"], before=again["version"])
+    assert sent.headers["location"] == f"models?undo={again['version']}"
     live = {one["version"] for one in api.get("/admin/models")["models"] if one["live"]}
     eventually(
         lambda: {one["version"] for one in api.get("/admin/models")["models"] if one["live"]} == {job["version"]}
     )
     assert live <= {job["version"], again["version"]}
+    assert f"{again['version']} was live before." in text_of(admin.open("models", undo=again["version"]))
+    assert 'id="undo"' in admin.open("models-now", undo=again["version"]).text
+    for gone in (job["version"], "esgd-20260101T000000-aaaa"):  # live by now, or not on disk
+        assert 'id="undo"' not in admin.open("models", undo=gone).text
+        assert admin.open("activate", version=gone).headers["location"] == "models"
     assert admin.submit("cancel", job=again["id"]).headers["location"] == f"job?id={again['id']}"
 
 

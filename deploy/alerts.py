@@ -53,7 +53,7 @@ ALERTS = (
     ),
     Alert(
         "NearfieldErrors",
-        'sum by (instance) (rate(nearfield_requests_total{status=~"5.."}[5m]))'
+        'sum by (instance) (rate(nearfield_requests_total{status=~"5..", status!="507"}[5m]))'
         " > 0.01 * sum by (instance) (rate(nearfield_requests_total[5m]))",
         "5m",
         "critical",
@@ -66,7 +66,7 @@ ALERTS = (
         "5m",
         "critical",
         "Ratings or events are refused, and clients must keep them.",
-        "The label reason has the cause: Redis, the disk of the log, or too many appends that wait.",
+        "The label reason has the cause: Redis, the disk of the log, a quota, or too many appends that wait.",
     ),
     Alert(
         "NearfieldLogBehind",
@@ -83,6 +83,14 @@ ALERTS = (
         "critical",
         "A file of the rating log is missing or altered.",
         "Restore the file that /health/ready names from a backup, before anything restarts.",
+    ),
+    Alert(
+        "NearfieldQuota",
+        "nearfield_quota_used_ratio > 0.9",
+        "5m",
+        "warning",
+        "A data set holds nine tenths of what it may; beyond its quota writes are refused, or trainings.",
+        "The label quota has the end of the setting's name: raise it, or remove what is not needed.",
     ),
     Alert(
         "NearfieldStale",

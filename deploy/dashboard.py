@@ -49,7 +49,7 @@ ROWS = {
         "training_wait_seconds",
         "webhook_attempts",
     ),
-    "Data": ("users", "items", "ratings", "users_forgotten", "items_hidden", "items_available"),
+    "Data": ("users", "items", "ratings", "users_forgotten", "items_hidden", "items_available", "quota_used_ratio"),
     "Storage": ("archiver_lag_seconds", "archiver_pending_ratings", "rating_log_damaged", "store_age_seconds"),
     "Machine": ("device_bytes", "spans_dropped"),
 }
@@ -73,6 +73,7 @@ SPLIT_BY = {
     "training_bytes_moved": "kind",
     "training_wait_seconds": "kind",
     "webhook_attempts": "outcome",
+    "quota_used_ratio": "quota",
     "device_bytes": "of",
     "spans_dropped": "reason",
 }

@@ -148,6 +148,12 @@ def answers(
     return responses | {int(name.removeprefix("http_")): problem(text) for name, text in errors.items()}
 
 
+def durable(kind: Any, **errors: str) -> dict[int | str, dict[str, Any]]:
+    """The `answers` of a route that may add to what the data set holds."""
+    full = "The data set holds as much as a quota allows; nothing was written"
+    return answers(kind, 202, "Durable", http_507=full, **errors)
+
+
 def elements(name: str, element: dict[str, Any], **limits: int) -> dict[str, Any]:
     """The body of a route that takes elements, for the OpenAPI document.
 
@@ -180,7 +186,7 @@ COMMON_ERRORS: dict[int | str, dict[str, Any]] = {
     414: problem("The URL is too long; send long lists in the body of a POST"),
     415: problem("The type or the encoding of the body is not accepted"),
     422: problem("A value cannot be used"),
-    429: problem("More requests than the rate limit allows; see Retry-After"),
+    429: problem("More requests than a rate limit, or more training than its quota allows; see Retry-After"),
     500: problem(ServiceError.title),
     503: problem("The service cannot answer now; see Retry-After. No acknowledged rating is lost"),
 }

@@ -81,7 +81,10 @@ class GetStats(Struct, frozen=True, tag=True):
 
 
 class CheckNewIds(Struct, frozen=True, tag=True):
-    """Counts the new ones among `users` and `items` against the limit of the client's key. Raises `TooManyNewIds`."""
+    """Counts the new ones among `users` and `items` against the quotas and the limit of the client's key.
+
+    Raises `QuotaExceeded`, `TooManyNewIds`.
+    """
 
     users: list[str]
     items: list[str]

@@ -55,14 +55,16 @@ class Serving(Protocol):
             NotReady: the service is starting, or the engine has stopped.
             LogUnavailable: the log cannot be written, so no rating may be acknowledged.
             Overloaded: too many appends wait for Redis.
+            QuotaExceeded: the entry adds something, and the data set holds as much as it may.
             StreamUnavailable: Redis is gone or refuses.
         """
         ...
 
     async def check_new_ids(self, elements: Sequence[RatingEvent] | Sequence[TypedEvent]) -> None:
-        """Count the new users and items in `elements` against the limit of the present client's key.
+        """Count the new users and items in `elements` against the quotas, and the limit of the present client's key.
 
         Raises:
+            QuotaExceeded: the data set may not hold so many.
             TooManyNewIds: the key has introduced too many within the hour.
         """
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
+from collections.abc import Iterable
 from importlib import metadata
 
 import numpy as np
@@ -13,6 +14,7 @@ from msgspec import Struct
 from gpu.base.backend import Backend
 from service.engine.engine import Engine
 from service.engine.models.shelf import n_available
+from service.engine.quotas import Quota, Quotas
 from service.engine.state.history import History
 from service.storage.archive import Archive
 from service.storage.events import StreamId
@@ -67,6 +69,7 @@ class Stats(Struct):
         deleted: deleted items.
         lag_s: seconds between the newest entry of the stream and the newest one in all answers.
         models: the live ones, the first of which answers requests that name none.
+        quotas: how much the data set may hold and use, and how much it does.
     """
 
     users: int
@@ -82,13 +85,14 @@ class Stats(Struct):
     lag_s: float
     uptime_s: float
     version: str
+    quotas: list[Quota]
 
 
 class Statistics:
     """Takes the numbers. The engine changes them meanwhile, so a number may be slightly old."""
 
-    def __init__(self, engine: Engine, stream: Stream, log: RatingLog) -> None:
-        self._engine, self._stream, self._log = engine, stream, log
+    def __init__(self, engine: Engine, stream: Stream, log: RatingLog, quotas: Quotas) -> None:
+        self._engine, self._stream, self._log, self._quotas = engine, stream, log, quotas
         self._size, self._lock, self._started_s = LogSize(log), threading.Lock(), time.monotonic()
 
     def take(self) -> Stats:
@@ -115,6 +119,7 @@ class Statistics:
             lag_s=max(last_id.ms - as_of.ms, 0) / 1000,
             uptime_s=round(time.monotonic() - self._started_s, 3),
             version=metadata.version("nearfield"),
+            quotas=self._quotas.shown(),
         )
 
     def _models(self) -> list[ModelStats]:
@@ -148,6 +153,12 @@ def watch_archiver(archiver: Archive, metrics: Metrics) -> None:
     metrics.archiver_lag_seconds.set_function(lambda: archiver.lag_s)
     metrics.rating_log_damaged.set_function(lambda: float(archiver.damage is not None))
     metrics.archiver_pending_ratings.set_function(lambda: archiver.n_pending)
+
+
+def watch_quotas(quotas: Quotas, names: Iterable[str], metrics: Metrics) -> None:
+    """Show the share of each quota as a metric."""
+    for name in names:
+        metrics.quota_used_ratio.labels(name).set_function(functools.partial(quotas.used, name))
 
 
 def watch_device(backend: Backend, metrics: Metrics) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.base.errors import Conflict, NotFound
+from service.base.errors import Conflict, NotFound, TooManyRequests
 
 
 class UnknownJob(NotFound):
@@ -23,3 +23,9 @@ class JobQueued(Conflict):
     def __init__(self, job_id: str) -> None:
         super().__init__(f"A training of this model is queued already (job {job_id}): wait for it or cancel it")
         self.job_id = job_id
+
+
+class NoMinutesLeft(TooManyRequests):
+    """Trainings have taken as many minutes within 24 hours as they may."""
+
+    slug, title, closes = "no-minutes-left", "No training minutes left", False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,8 +14,9 @@ import structlog
 
 from service.engine import fairness
 from service.engine.queries import Recommend
+from service.jobs.errors import NoMinutesLeft
 from service.jobs.job_trace import FIELD
-from service.jobs.table import QUERY, JobFields, JobTable, is_shadow, name_of
+from service.jobs.table import BEGUN, QUERY, JobFields, JobTable, is_shadow, name_of, now_ms
 from service.jobs.training import Training
 from service.storage.errors import CorruptLiveFile, StreamUnavailable, UnknownModel
 from service.storage.events import StreamId
@@ -24,6 +26,11 @@ from service.storage.streams.stream import Stream
 from service.telemetry.trace_context import Trace
 
 TRAIN, FORGET, LISTS = "train", "forget", "lists"
+MINUTE_S, DAY_S = 60.0, 86_400.0
+NO_MINUTES = (
+    "trainings have taken their quota of {:g} minutes within 24 hours: wait, or set NEARFIELD_QUOTA_TRAINING_MINUTES"
+    " to more"
+)
 NO_WORKER = (
     "the job waits because no worker runs: start `nearfield worker` with the same data folder and Redis, "
     "or `nearfield serve` without --no-worker"
@@ -84,6 +91,7 @@ class Jobs:
         data: Path,
         served: Callable[[], Mapping[str, str]] | None = None,
         swap_failure: Callable[[str], str | None] = lambda version: None,
+        quota_minutes: float = math.inf,
     ) -> None:
         """Prepare.
 
@@ -91,9 +99,10 @@ class Jobs:
             table, stream, data: of the service.
             served: name to version of the models that answer in this process; None if it serves no requests.
             swap_failure: why a version could not be loaded; None if it was not tried or is live.
+            quota_minutes: most minutes of trainings within 24 hours.
         """
         self._table, self._stream, self._data = table, stream, data
-        self._served, self._swap_failure = served, swap_failure
+        self._served, self._swap_failure, self._quota_s = served, swap_failure, quota_minutes * MINUTE_S
 
     def submit_training(self, training: Training) -> Job:
         """Queue a training on all ratings acknowledged until now. One runs at a time, the oldest first.
@@ -101,7 +110,11 @@ class Jobs:
         Raises:
             Conflict: it shall be a shadow, and a model of that name answers.
             JobQueued: another training of the model is queued and has not begun.
+            NoMinutesLeft: trainings have used their quota.
         """
+        if self.seconds_left() <= 0:
+            oldest_s = min(begin for begin, _ in self._spans())
+            raise NoMinutesLeft(NO_MINUTES.format(self._quota_s / MINUTE_S), max(1, math.ceil(oldest_s + DAY_S)))
         if training.shadow:
             live_versions.check_shadow(live_versions.read_all(self._data), training.name)
         return self._submit({"kind": TRAIN, **training.fields()}, self._stream.last_id(), model=training.name)
@@ -130,6 +143,24 @@ class Jobs:
         fields = {"kind": LISTS, "name": name, "params": body, QUERY: msgspec.json.encode(query).decode()}
         fields |= {} if user_filter is None else {"user_filter": user_filter}
         return self._submit(fields, self._stream.last_id())
+
+    def minutes_used(self) -> float:
+        """Minutes of trainings within the last 24 hours, of the jobs that Redis still has."""
+        return sum(end - begin for begin, end in self._spans()) / MINUTE_S
+
+    def seconds_left(self) -> float:
+        """Seconds of trainings until the quota is used up; 0 or less if it is."""
+        # One trains at a time, so a day of minutes is never used up.
+        return math.inf if self._quota_s >= DAY_S else self._quota_s - self.minutes_used() * MINUTE_S
+
+    def _spans(self) -> list[tuple[float, float]]:
+        """When each training began and ended within the last 24 hours, in seconds up to now (negative)."""
+        now, spans = now_ms(), []
+        for job in self._table.all():
+            if BEGUN in job:  # a training whose worker died has no end, and does not count
+                end = now if job["state"] == "running" else int(job.get("finished_ms", job[BEGUN]))
+                spans.append((max((int(job[BEGUN]) - now) / 1000, -DAY_S), (end - now) / 1000))
+        return [(begin, end) for begin, end in spans if end > begin]
 
     def get(self, job_id: str) -> Job:
         """One job.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import queue
 import secrets
@@ -18,9 +19,9 @@ from service.base.errors import Unavailable
 from service.base.threads import PartThread, helper, unheard
 from service.jobs.forget import REMAINS, Places, forget
 from service.jobs.job_trace import JobTrace
-from service.jobs.jobs import FORGET, LISTS, TRAIN, Jobs
+from service.jobs.jobs import FORGET, LISTS, NO_MINUTES, TRAIN, Jobs
 from service.jobs.schedule import Retraining
-from service.jobs.table import JobFields, JobTable, is_shadow, name_of
+from service.jobs.table import BEGUN, JobFields, JobTable, is_shadow, name_of, now_ms
 from service.jobs.trainer_messages import TrainerMessage, decision
 from service.jobs.trainer_process import TrainerModule, TrainerProcess, listing, trainer_alone, training
 from service.jobs.turns import turn
@@ -79,7 +80,8 @@ class Supervisor:
         self._settings, self._table, self._stream, self._rating_log = settings, table, stream, log
         self._metrics, self._settle = metrics, settle
         self._worker = f"{os.getpid()}-{secrets.token_hex(4)}"
-        self._retraining = Retraining(settings, log, Jobs(table, stream, settings.data))
+        self._jobs = Jobs(table, stream, settings.data, quota_minutes=settings.quota_training_minutes)
+        self._retraining = Retraining(settings, log, self._jobs)
         self._renewed_s = 0.0
         self._kinds = {TRAIN: self._train, LISTS: self._list, FORGET: self._forget}
         self._stopping = threading.Event()
@@ -188,10 +190,13 @@ class Supervisor:
         its_turn = turn(self._settings, pause, lambda reason: self._tend(job, {"reason": reason}))
         with its_turn, self._lock(job, shared=True) as lock:
             self._trace.phase("start")
-            self._tend(job, {"phase": "starting"})
+            left_s, used_up = self._jobs.seconds_left(), NO_MINUTES.format(self._settings.quota_training_minutes)
+            if left_s <= 0:
+                raise _Interrupted("failed", used_up)
+            self._tend(job, {"phase": "starting", BEGUN: str(now_ms())})
             try:
                 with training(self._settings, job, lock, serves=self._serves, trainer=self._trainer) as process:
-                    last = self._watch(job, process)
+                    last = self._watch(job, process, left_s, used_up)
             finally:
                 self._metrics.training_ranks.set(0)
             if last.outcome == "failed":
@@ -241,13 +246,20 @@ class Supervisor:
             self._stopping.wait(POLL_S)
         return lock
 
-    def _watch(self, job: JobFields, process: TrainerProcess) -> TrainerMessage:
-        """Publish the trainer's messages until it ends; return the last one."""
+    def _watch(
+        self, job: JobFields, process: TrainerProcess, left_s: float = math.inf, reason: str = ""
+    ) -> TrainerMessage:
+        """Publish the trainer's messages until it ends; return the last one.
+
+        `left_s`: seconds after which it is stopped for this `reason`, if `max_job_hours` are longer.
+        """
         last, hours = TrainerMessage(), self._settings.max_job_hours
-        deadline_s = time.monotonic() + hours * HOUR_S
+        if hours * HOUR_S < left_s:
+            left_s, reason = hours * HOUR_S, LATE.format(hours)
+        deadline_s = time.monotonic() + left_s
         while True:
             if time.monotonic() > deadline_s:
-                raise _Interrupted("failed", LATE.format(hours))
+                raise _Interrupted("failed", reason)
             message = process.next_message(POLL_S)
             if message is not None and message.loss is not None:
                 self._metrics.training_restarts.inc()

@@ -30,6 +30,7 @@ from service.storage.streams.redis_client import connect, translated
 LEASE_MS = 10_000  # milliseconds; a worker that does not renew its lease in this time loses the job
 MAX_JOBS = 200  # jobs; the oldest finished ones are dropped
 MAX_DEATHS = 5  # workers that may die during a forgetting before it fails
+BEGUN = "begun_ms"  # field of trainings: Unix milliseconds at which the trainer was started
 QUERY = "query"  # field of lists until they end: a `Recommend` as JSON, which may name users
 NAMED_FORGOTTEN = "removed: it named a user who was forgotten"
 

@@ -154,8 +154,11 @@ class Endpoint:
 
     def tell(self, *, still: bool = False) -> None:
         """Send the present state to all fronts if it is another one than before, or if they shall hear it still."""
-        refusal, told = self.runtime.write_refusal(), self.state
-        self.state = State(None if refusal is None else failed(0, refusal), self.runtime.failure is not None)
+        runtime, told = self.runtime, self.state
+        refusal, quota = (
+            None if error is None else failed(0, error) for error in (runtime.write_refusal(), runtime.quotas.refusal())
+        )
+        self.state = State(refusal, runtime.failure is not None, quota, runtime.quotas.are_ids_near)
         if still or self.state != told:
             for front in self._fronts:
                 front.frames.send(self.state)

@@ -57,6 +57,7 @@ class FrontServing:
             metrics=self.metrics,
             on_traced=self._note,
             check=ArchivableFormat(settings.data / "ratings").check,
+            quota=self._link.quota_refusal,
         )
 
     def start(self) -> None:
@@ -94,12 +95,13 @@ class FrontServing:
         return await self._writes.append(fields)
 
     async def check_new_ids(self, elements: Sequence[RatingEvent] | Sequence[TypedEvent]) -> None:
-        """Count new users and items against the limit, which the engine keeps for all fronts."""
+        """Count new users and items against limit and quotas, which the engine keeps for all fronts."""
         await self.check_new([element.user for element in elements], [element.item for element in elements])
 
     async def check_new(self, users: Sequence[str], items: Sequence[str]) -> None:
         """Count new ones among these, as `check_new_ids`."""
-        if self.settings.max_new_ids_per_hour is not None and (users or items):
+        is_counted = self.settings.max_new_ids_per_hour is not None or self._link.counts_ids
+        if is_counted and (users or items):
             await self.operate(CheckNewIds(list(set(users)), list(set(items))))
 
     def _ask(self, content: Query | Struct, wait_for: StreamId | None) -> asyncio.Future[list[bytes]]:

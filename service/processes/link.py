@@ -106,8 +106,16 @@ class Link:
         if obstacle is not None:
             return NotReady(obstacle, 0.0)
         assert self._state is not None  # noqa: S101 (the first message after `Hello`)
-        error = None if self._state.refusal is None else error_of(self._state.refusal)
-        return error if isinstance(error, ServiceError) else None
+        return _error_in(self._state.refusal)
+
+    def quota_refusal(self) -> ServiceError | None:
+        """The error with which a write that adds something must be refused now, or None."""
+        return None if self._state is None else _error_in(self._state.quota)
+
+    @property
+    def counts_ids(self) -> bool:
+        """Whether the new users and items of a write have to be counted first."""
+        return self._state is not None and self._state.counts_ids
 
     @property
     def has_failed(self) -> bool:
@@ -222,6 +230,11 @@ class Link:
                 case Count():
                     assert self._frames is not None  # noqa: S101 (it has just received)
                     self._frames.send(Counted(*counts_of(self._registry)))
+
+
+def _error_in(message: Failed | None) -> ServiceError | None:
+    error = None if message is None else error_of(message)
+    return error if isinstance(error, ServiceError) else None
 
 
 class _Answer(asyncio.Future[list[bytes]]):

@@ -163,10 +163,14 @@ class State(Struct, tag=2, array_like=True, frozen=True):
     Attributes:
         refusal: the error with which writes must be refused now; None if ratings may be acknowledged.
         has_failed: whether a part has failed for good, so that the process will end.
+        quota: the error with which writes that add something must be refused; None if there is room.
+        counts_ids: whether the new users and items of a write have to be counted first (`CheckNewIds`).
     """
 
     refusal: Failed | None
     has_failed: bool = False
+    quota: Failed | None = None
+    counts_ids: bool = False
 
 
 class Count(Struct, tag=3, array_like=True, frozen=True):

@@ -107,7 +107,9 @@ class Performer:
         self._scrape = Scrape(self._page, others.update)
 
         async def check_new_ids(asked: CheckNewIds) -> None:
-            runtime.new_ids.check(set(asked.users), set(asked.items))
+            users, items = set(asked.users), set(asked.items)
+            runtime.quotas.check_new(users, items)
+            runtime.new_ids.check(users, items)
 
         async def check_new_names(asked: CheckNewNames) -> None:
             runtime.new_ids.check_names(asked.n_new)

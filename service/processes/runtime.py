@@ -20,9 +20,10 @@ from service.engine.model_swap import HotSwap
 from service.engine.new_ids import NewIds
 from service.engine.pending_queries import Limits, Promise
 from service.engine.queries import Query
+from service.engine.quotas import Quotas
 from service.engine.readiness import Readiness
 from service.engine.state.history import History
-from service.engine.statistics import Statistics, watch, watch_archiver, watch_device
+from service.engine.statistics import Statistics, watch, watch_archiver, watch_device, watch_quotas
 from service.jobs.jobs import Jobs
 from service.processes.components import THREADS_STOP_S, Components, in_thread
 from service.processes.parts import parts
@@ -41,6 +42,7 @@ from service.storage.streams.redis_server import RedisServer
 
 RETRY_S = 0.5  # seconds between attempts to verify Redis at the start
 CHECK_REDIS_EVERY_S = 1.0  # seconds
+MEASURE_EVERY_S = 5.0  # seconds between two looks at the memory, disk and minutes of trainings that quotas bound
 REDIS = "redis"
 BOOT_STOP_S = 6.0  # seconds for an unfinished start when the process stops: longer than the timeout of a call to Redis
 SERVER_STOP_S = 5.0  # seconds, at most, for the server to end
@@ -54,13 +56,14 @@ class Runtime(Components):
 
     Attributes:
         reports: takes what the archiver's process reports.
-        jobs, hotswap, new_ids, statistics, traces, writes: see their classes; set by `start`.
+        jobs, hotswap, new_ids, quotas, statistics, traces, writes: see their classes; set by `start`.
         calls, guards: what performs operations, and within what; a guard may refuse. `Performer` and extras add theirs.
     """
 
     jobs: Jobs
     hotswap: HotSwap
     new_ids: NewIds
+    quotas: Quotas
     statistics: Statistics
     writes: Writes
 
@@ -100,6 +103,7 @@ class Runtime(Components):
         if self._server is not None:
             self._server.give_up()
         await asyncio.wait({self._booting}, timeout=BOOT_STOP_S)  # it may be starting the server, which must stop too
+        self._measuring.cancel()
         if self._watching is not None:
             self._watching.cancel()
         await super().stop()
@@ -255,12 +259,20 @@ class Runtime(Components):
         watch(engine.history, self.metrics)
         watch_device(chosen, self.metrics)
         watch_archiver(self._archive, self.metrics)
-        self.statistics = Statistics(engine, self._stream, self._rating_log)
         self.hotswap = HotSwap(self.settings.data, engine, self.metrics)
         self.jobs = Jobs(
-            self._table, self._stream, self.settings.data, self.hotswap.served, self.hotswap.failures.reason_of
+            self._table,
+            self._stream,
+            settings.data,
+            self.hotswap.served,
+            self.hotswap.failures.reason_of,
+            settings.quota_training_minutes,
         )
         self.hotswap.cause = self.jobs.trace_of
+        self.quotas = Quotas(settings.quotas, history, settings.data, self.jobs.minutes_used)
+        watch_quotas(self.quotas, settings.quotas, self.metrics)
+        self.statistics = Statistics(engine, self._stream, self._rating_log, self.quotas)
+        self._measuring = asyncio.create_task(self._measure_quotas())
 
     async def _boot(self, server: RedisServer | None) -> None:
         try:
@@ -278,6 +290,12 @@ class Runtime(Components):
         except Exception as error:
             if not self._is_stopping:  # else the server was stopped while it loaded its data
                 self._fail(error)
+
+    async def _measure_quotas(self) -> None:
+        while True:
+            with contextlib.suppress(ServiceError, OSError):  # others report that Redis or the disk fails
+                await self.blocking(self.quotas.measure)
+            await asyncio.sleep(MEASURE_EVERY_S)
 
     async def _watch_redis(self) -> None:
         """Make the service not ready while Redis refuses writes, which reads of the stream would not notice."""

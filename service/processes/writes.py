@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from service.base.errors import Overloaded, ServiceError
 from service.engine import fairness
-from service.storage.events import Fields, StreamId
+from service.storage.events import ZERO, Fields, StreamId, parse_entry
 from service.storage.streams.stream_writer import StreamWriter
 from service.telemetry import traces
 from service.telemetry.metrics import Metrics
@@ -24,6 +24,7 @@ class Writes:
         metrics: counts refusals by reason.
         on_traced: told the position and the span of each recorded request that has written.
         check: raises the error with which an entry must be refused.
+        quota: the error with which an entry must be refused that adds something, or None.
     """
 
     def __init__(
@@ -34,8 +35,9 @@ class Writes:
         metrics: Metrics,
         on_traced: Callable[[StreamId, Trace], None],
         check: Callable[[Fields], None] = lambda fields: None,
+        quota: Callable[[], ServiceError | None] = lambda: None,
     ) -> None:
-        self._tracer, self._on_traced, self._check = traces.active(), on_traced, check
+        self._tracer, self._on_traced, self._check, self._quota = traces.active(), on_traced, check, quota
         self._writer, self._refusal, self._max_waiting, self._metrics = writer, refusal, max_waiting, metrics
         metrics.queue_length.labels("appends").set_function(lambda: writer.n_waiting)
 
@@ -44,6 +46,8 @@ class Writes:
         try:
             if (refusal := self._refusal()) is not None:
                 raise refusal
+            if (excess := self._quota()) is not None and parse_entry(ZERO, fields).adds:
+                raise excess
             if self._writer.n_waiting >= self._max_waiting:
                 raise Overloaded(f"{self._max_waiting:,} writes are already waiting")
             self._check(fields)

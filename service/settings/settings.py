@@ -217,6 +217,28 @@ class Settings(BaseSettings):
     max_ratings: PositiveInt = Field(1000, description="Most ratings or events in one request.")
     max_n: PositiveInt = Field(1000, description="Most results in one answer.")
 
+    quota_ratings: PositiveInt = Field(
+        1_000_000_000,
+        description="Most pairs of a user and an item with a rating or events; beyond, writes that add get 507.",
+    )
+    quota_users: PositiveInt = Field(100_000_000, description="Most users; beyond, writes with new ones get 507.")
+    quota_items: PositiveInt = Field(100_000_000, description="Most items; beyond, writes with new ones get 507.")
+    quota_memory_gb: PositiveFloat = Field(
+        1_000,
+        allow_inf_nan=False,
+        description="Most memory of the engine's process, in 10^9 bytes; beyond, writes that add get 507.",
+    )
+    quota_disk_gb: PositiveFloat = Field(
+        10_000,
+        allow_inf_nan=False,
+        description="Most bytes of the data set's folder, in 10^9; beyond, writes that add get 507.",
+    )
+    quota_training_minutes: PositiveFloat = Field(
+        1_440,
+        allow_inf_nan=False,
+        description="Most minutes of trainings within 24 hours; beyond, a new one gets 429 and a running one stops.",
+    )
+
     audit_max_bytes: int = Field(
         256 << 20, ge=1 << 20, description="Most bytes of the audit log of a data set; the oldest entries go first."
     )
@@ -367,6 +389,11 @@ class Settings(BaseSettings):
     def event_types(self) -> EventTypes:
         """The weight of each type of `events`."""
         return parse_event_types(self.events)
+
+    @property
+    def quotas(self) -> dict[str, float]:
+        """How much of each kind a data set may hold, or use; a name is that of its setting after `quota_`."""
+        return {field[6:]: getattr(self, field) for field in type(self).model_fields if field.startswith("quota_")}
 
     def keys(self, name: str) -> list[str]:
         """The keys of a setting, one of `KEY_NAMES`."""

@@ -288,6 +288,16 @@ class Entry(msgspec.Struct, frozen=True):
         return users | {self.subject} if self.kind == "forget" and self.subject is not None else users
 
     @property
+    def adds(self) -> bool:
+        """Whether it brings ratings, events or attributes, instead of taking away what is there."""
+        return (
+            bool(self.events)
+            or any(rating.rating is not None for rating in self.ratings)
+            or any(change.op != "delete" for change in self.items)
+            or any(change != UserChange(change.user) for change in self.user_changes)
+        )
+
+    @property
     def cost(self) -> int:
         """The number of ratings that take as long to apply."""
         merging = BATCH_RATINGS if self.merge else 0  # nobody knows how much the user has: no other one waits for two

@@ -54,7 +54,7 @@ class Metrics:
 
     ratings_accepted: Counter = _series("Ratings and deletions acknowledged with 202.")
     ratings_rejected: Counter = _series("Ratings refused in an otherwise accepted request.")
-    writes_refused: Counter = _series("Writes answered 503 or 500, by the last part of the problem's type.", "reason")
+    writes_refused: Counter = _series("Writes answered 500 or above, by the last part of the problem's type.", "reason")
     events_accepted: Counter = _series("Events acknowledged with 202, repeated ones too.")
     events_rejected: Counter = _series("Events refused in an otherwise accepted request.")
     items_accepted: Counter = _series("Items put, patched and deleted, acknowledged with 202.")
@@ -122,6 +122,7 @@ class Metrics:
     items_hidden: Gauge = _series("Items that are hidden.")
     items_available: Gauge = _series("Items that are neither hidden nor deleted, and available now.")
     ratings: Gauge = _series("Present ratings: the last one of each user and item.")
+    quota_used_ratio: Gauge = _series("Share of each quota that the data set holds or has used.", "quota")
     archiver_lag_seconds: Gauge = _series(
         "Age of the oldest entry that the log lacks, or time since the archiver stalled."
     )

@@ -270,6 +270,7 @@ _stats: dict[str, Any] = {
     "lag_s": 0.0,
     "uptime_s": 81.62,
     "version": "0.1.0",
+    "quotas": [{"name": "ratings", "held": 2412, "quota": 1_000_000_000}],
 }
 _rejection = {"index": 1, "error": "Invalid rating: expected a number, got text"}
 _fault = {"place": "query.n", "error": "expected 1 or more, got '0'"}
@@ -320,6 +321,13 @@ PROBLEMS = {
         500, "internal-error", "Internal error", "The service failed; its log has the reason under this request_id."
     ),
     503: problem_like(503, "overloaded", "Overloaded", "1,024 requests are already waiting"),
+    507: problem_like(
+        507,
+        "quota-exceeded",
+        "Quota exceeded",
+        "The data set holds 1,000,012 of at most 1,000,000 ratings: nothing was written; delete ratings or forget"
+        " users, or raise the setting quota_ratings",
+    ),
 }
 
 COMPONENTS: dict[str, Any] = {
@@ -431,6 +439,7 @@ COMPONENTS: dict[str, Any] = {
     "ScenarioList": {"scenarios": [{"name": "home", "stream_id": POSITION}], "as_of": POSITION},
     "ScoredItem": _explained,
     "ScoredUser": {"user": "synthetic-viewer-0126", "score": 0.846},
+    "Quota": _stats["quotas"][0],
     "Stats": _stats,
     "StreamStats": _stats["stream"],
     "UserNeighbors": {

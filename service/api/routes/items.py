@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter, Query
 
 from service.api.answers import Accepted, Written
-from service.api.dependencies import ItemId, TheService, answers, elements, n_listed
+from service.api.dependencies import ItemId, TheService, answers, durable, elements, n_listed
 from service.api.door.route import Call, Route
 from service.api.errors import MalformedBody
 from service.api.openapi.components import component, form_of
@@ -61,7 +61,7 @@ _PATCH_BODY = {"requestBody": {"required": True, "content": {"application/json":
 NoQuery = Annotated[NoParameters, Query()]
 
 
-@router.post("/items", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_ITEMS_BODY)
+@router.post("/items", status_code=202, responses=durable(Accepted), openapi_extra=_ITEMS_BODY)
 async def post_items(request: Call, query: NoQuery, serving: TheService) -> bytes:
     """Put one item, or an array whose elements are checked one by one. It replaces all attributes of the item."""
     body, judge = body_of(request.content, request.known), await item_judge(serving)
@@ -74,7 +74,7 @@ async def post_items(request: Call, query: NoQuery, serving: TheService) -> byte
 @router.patch(
     "/items",
     status_code=202,
-    responses=answers(Accepted, 202, "Durable", http_404="Deleted item"),
+    responses=durable(Accepted, http_404="Deleted item"),
     openapi_extra=_PATCHES_BODY,
 )
 async def patch_items(request: Call, query: NoQuery, serving: TheService) -> bytes:
@@ -92,7 +92,7 @@ async def patch_items(request: Call, query: NoQuery, serving: TheService) -> byt
 @router.patch(
     "/items/{item}",
     status_code=202,
-    responses=answers(Written, 202, "Durable", http_404="Deleted item"),
+    responses=durable(Written, http_404="Deleted item"),
     openapi_extra=_PATCH_BODY,
 )
 async def patch_item(item: ItemId, request: Call, query: NoQuery, serving: TheService) -> bytes:
@@ -108,7 +108,7 @@ async def patch_item(item: ItemId, request: Call, query: NoQuery, serving: TheSe
     return msgspec.json.encode(Written(stream_id))
 
 
-@router.delete("/items/{item}", status_code=202, responses=answers(Written, 202, "Durable"))
+@router.delete("/items/{item}", status_code=202, responses=durable(Written))
 async def delete_item(item: ItemId, query: NoQuery, serving: TheService) -> bytes:
     """Never show an item again, and do not train on its ratings, until it is put again."""
     stream_id = await append_changes(serving, [ItemChange(item, op="delete")])

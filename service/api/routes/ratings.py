@@ -22,6 +22,7 @@ from service.api.dependencies import (
     TheService,
     UserId,
     answers,
+    durable,
     elements,
     source_of,
 )
@@ -72,7 +73,7 @@ _RATINGS_BODY = elements("PostedRating", element_of(RatingEvent, user=USER, item
 _EVENTS_BODY = elements("PostedEvent", element_of(TypedEvent, user=USER, item=ITEM))
 
 
-@router.post("/ratings", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_RATINGS_BODY)
+@router.post("/ratings", status_code=202, responses=durable(Accepted), openapi_extra=_RATINGS_BODY)
 async def post_ratings(
     request: Call,
     query: Annotated[NoParameters, Query()],
@@ -92,7 +93,7 @@ async def post_ratings(
     return answer
 
 
-@router.post("/events", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_EVENTS_BODY)
+@router.post("/events", status_code=202, responses=durable(Accepted), openapi_extra=_EVENTS_BODY)
 async def post_events(
     request: Call,
     query: Annotated[NoParameters, Query()],
@@ -152,7 +153,7 @@ async def _skipped(serving: Serving, source: str, stream_id: StreamId, n_element
     return n_elements
 
 
-@router.delete("/ratings/{user}/{item}", status_code=202, responses=answers(Written, 202, "Durable"))
+@router.delete("/ratings/{user}/{item}", status_code=202, responses=durable(Written))
 async def delete_rating(
     user: UserId, item: ItemId, query: Annotated[NoParameters, Query()], serving: TheService
 ) -> bytes:

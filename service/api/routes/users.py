@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter, Query
 
 from service.api.answers import Accepted, Written
-from service.api.dependencies import TheService, UserId, answers, elements
+from service.api.dependencies import TheService, UserId, answers, durable, elements
 from service.api.door.route import Call, Route
 from service.api.openapi.components import component, form_of
 from service.api.openapi.examples import USER
@@ -35,7 +35,7 @@ _USERS_BODY = elements("PostedUser", form_of(NewUser, user=USER), maxItems=MAX_U
 NoQuery = Annotated[NoParameters, Query()]
 
 
-@router.post("/users", status_code=202, responses=answers(Accepted, 202, "Durable"), openapi_extra=_USERS_BODY)
+@router.post("/users", status_code=202, responses=durable(Accepted), openapi_extra=_USERS_BODY)
 async def post_users(request: Call, query: NoQuery, serving: TheService) -> bytes:
     """Put the attributes of one user, or of an array of users, who are checked one by one. They replace all before."""
     body, judge = body_of(request.content, request.known), await user_judge(serving)
@@ -45,7 +45,7 @@ async def post_users(request: Call, query: NoQuery, serving: TheService) -> byte
     return msgspec.json.encode(Accepted(len(accepted), rejected, stream_id, took_ms))
 
 
-@router.put("/users/{user}", status_code=202, responses=answers(Written, 202, "Durable"), openapi_extra=_BODY)
+@router.put("/users/{user}", status_code=202, responses=durable(Written), openapi_extra=_BODY)
 async def put_user(user: UserId, request: Call, query: NoQuery, serving: TheService) -> bytes:
     """Put the attributes of a user, such as the country: they replace all that the user had. Ratings stay."""
     judge = await user_judge(serving)
@@ -56,7 +56,7 @@ async def put_user(user: UserId, request: Call, query: NoQuery, serving: TheServ
     return msgspec.json.encode(Written(await append_changes(serving, judge, [change])))
 
 
-@router.patch("/users/{user}", status_code=202, responses=answers(Written, 202, "Durable"), openapi_extra=_BODY)
+@router.patch("/users/{user}", status_code=202, responses=durable(Written), openapi_extra=_BODY)
 async def patch_user(user: UserId, request: Call, query: NoQuery, serving: TheService) -> bytes:
     """Change attributes of a user and leave the others: a JSON merge patch, in which null removes."""
     judge = await user_judge(serving)
@@ -75,7 +75,7 @@ async def patch_user(user: UserId, request: Call, query: NoQuery, serving: TheSe
     return msgspec.json.encode(Written(await append_changes(serving, judge, [change])))
 
 
-@router.delete("/users/{user}", status_code=202, responses=answers(Written, 202, "Durable"))
+@router.delete("/users/{user}", status_code=202, responses=durable(Written))
 async def delete_user(user: UserId, query: NoQuery, serving: TheService) -> bytes:
     """Remove the attributes of a user. Ratings and events stay: `DELETE /admin/users/{user}` forgets the user."""
     judge = await user_judge(serving)

@@ -17,10 +17,10 @@ from structlog.testing import capture_logs
 from service.cli import synthetic
 from service.jobs import supervisor as supervisors
 from service.jobs import table
-from service.jobs.errors import JobQueued
+from service.jobs.errors import JobQueued, NoMinutesLeft
 from service.jobs.jobs import Job, Jobs
 from service.jobs.supervisor import Supervisor
-from service.jobs.table import JobTable
+from service.jobs.table import BEGUN, JobTable
 from service.jobs.trainer_messages import TrainerMessage
 from service.jobs.trainer_process import TrainerProcess
 from service.jobs.training import Training
@@ -224,6 +224,46 @@ def test_a_training_that_takes_too_long_fails_and_lets_the_next_one_start(
     assert jobs.submit_training(Training.of("culsh", SMALL)).state in ("queued", "running")
 
 
+def test_trainings_end_at_their_quota_and_no_further_one_begins(
+    settings: Settings,
+    redis_url: str,
+    stream: Stream,
+    supervise: Callable[[Settings], Supervisor],
+    rate: Callable[[], StreamId],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rate()
+    settings, table = settings.model_copy(update={"quota_training_minutes": 30.0}), JobTable(redis_url)
+    jobs = Jobs(table, stream, settings.data, quota_minutes=settings.quota_training_minutes)
+    supervise(settings)
+    first = running(jobs, jobs.submit_training(Training.of("culsh", ENDLESS)))
+    waiting = jobs.submit_training(Training.of("culsh-implicit", ENDLESS))
+    now, monotonic = time.time, time.monotonic
+    monkeypatch.setattr(time, "time", lambda: now() + 1801)
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + 1801)
+    for job in (ended(jobs, first), ended(jobs, waiting)):
+        assert job.state == "failed"
+        assert str(job.error).startswith("trainings have taken their quota of 30 minutes within 24 hours: wait, or set")
+    assert 30 <= jobs.minutes_used() < 31
+    with pytest.raises(NoMinutesLeft, match="30 minutes") as caught:
+        jobs.submit_training(Training.of("als", {}))
+    assert 23.4 * 3600 < (caught.value.retry_after_s or 0) < 23.6 * 3600
+    monkeypatch.setattr(time, "time", lambda: now() + 1801 + 86_400)
+    assert jobs.minutes_used() < 1
+    assert ended(jobs, jobs.submit_training(Training.of("culsh", SMALL))).state == "succeeded"
+    table.close()
+
+
+def test_a_day_of_minutes_is_never_used_up(jobs: Jobs, stream: Stream, redis_url: str, tmp_path: Path) -> None:
+    table = JobTable(redis_url)
+    table.submit("long", {"kind": "train", "algorithm": "als", "watermark": "0-1", BEGUN: "0"})
+    assert table.claim("worker") is not None
+    days = [Jobs(table, stream, tmp_path, quota_minutes=minutes) for minutes in (1_440, 1_439)]
+    assert [round(each.minutes_used()) for each in days] == [1_440, 1_440]
+    assert [each.seconds_left() > 0 for each in days] == [True, False]
+    table.close()
+
+
 def test_a_supervisor_that_dies_leaves_a_failed_job(
     settings: Settings,
     jobs: Jobs,
@@ -245,7 +285,7 @@ STALLING = """
 import signal, sys, threading, time
 from pathlib import Path
 from service.jobs import supervisor
-from service.jobs.table import JobTable
+from service.jobs.table import BEGUN, JobTable
 from service.settings.settings import Settings
 from service.storage.log.rating_log import RatingLog
 from service.storage.streams.stream import Stream

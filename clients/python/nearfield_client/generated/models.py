@@ -1129,6 +1129,7 @@ class Stats(OpenModel):
         deleted: deleted items.
         lag_s: seconds between the newest entry of the stream and the newest one in all answers.
         models: the live ones, the first of which answers requests that name none.
+        quotas: how much the data set may hold and use, and how much it does.
     """
 
     users: int
@@ -1144,6 +1145,7 @@ class Stats(OpenModel):
     lag_s: float
     uptime_s: float
     version: str
+    quotas: list[Quota]
 
 
 @dataclass
@@ -1180,6 +1182,21 @@ class ModelStats(OpenModel):
     age_s: float
     ratings_since: int
     refits_waiting: int
+
+
+@dataclass
+class Quota(OpenModel):
+    """One quota of a data set.
+
+    Attributes:
+        name: of its setting, after `quota_`.
+        held: how much there is, or was used within 24 hours.
+        quota: how much there may be, in the same unit.
+    """
+
+    name: str
+    held: float
+    quota: float
 
 
 @dataclass

@@ -935,6 +935,7 @@ export interface Schemas {
    *     deleted: deleted items.
    *     lag_s: seconds between the newest entry of the stream and the newest one in all answers.
    *     models: the live ones, the first of which answers requests that name none.
+   *     quotas: how much the data set may hold and use, and how much it does.
    */
   Stats: {
     users: number;
@@ -950,6 +951,7 @@ export interface Schemas {
     lag_s: number;
     uptime_s: number;
     version: string;
+    quotas: Schemas["Quota"][];
   };
   /** The rating log: segments, rows (ratings, events and other entries), bytes on disk, and its last stream id. */
   LogStats: {
@@ -975,6 +977,15 @@ export interface Schemas {
     ratings_since: number;
     refits_waiting: number;
   };
+  /**
+   * One quota of a data set.
+   *
+   * Attributes:
+   *     name: of its setting, after `quota_`.
+   *     held: how much there is, or was used within 24 hours.
+   *     quota: how much there may be, in the same unit.
+   */
+  Quota: { name: string; held: number; quota: number };
   /**
    * A page of all ratings, in no meaningful order; `next` is the cursor of the next page, null after the last.
    *

@@ -18,7 +18,7 @@ KEPT_HEADERS = (
 # Fields whose values depend on the machine or on the time; what they hold is not compared.
 VOLATILE = frozenset((
     "took_ms", "request_id", "age_s", "uptime_s", "lag_s", "bytes", "secret", "key", "ends_with", "log", "stream",
-    "backend", "last_used", "id", "job", "n_waiting", "fraction",
+    "backend", "last_used", "id", "job", "n_waiting", "fraction", "held",
 ))  # fmt: skip
 _VERSION = re.compile(r"\b[a-z][a-z-]*-\d{8}T\d{6}-[0-9a-f]{4}\b")
 _STREAM_ID = re.compile(r"\b(\d{13})-\d{1,4}\b")

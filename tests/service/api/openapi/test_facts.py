@@ -19,6 +19,8 @@ MEANT: Mapping[str, str] = {
     r"(get|delete) /admin/sources\b.*": "new routes: how far queues have come",
     r"post /(ratings|events|items) 202 .*\.skipped: .*": "batches with a source say what was skipped",
     r"get /admin/audit .*": "new route: the audit log",
+    r".* 507\b.*": "writes beyond a quota",
+    r"get /admin/stats 200 .*\.quotas\b.*": "quotas of a data set",
     r"get /admin/users/\{user\}/export .*": "new route: the export of one user",
     r"patch /items .*": "new route: patches of many items",
     r".* /admin/.*\bcalibration\.event_\w+( .*)?: .*": "how events count beside ratings",

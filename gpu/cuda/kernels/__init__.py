@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -90,9 +91,11 @@ def compile_once(wanted: Iterable[Wanted]) -> None:
 
     Do not call it in a process that answers requests: it would wait for a process that is stopped.
     """
-    with (_folder() / LOCK_FILE).open("w") as lock, ThreadPoolExecutor() as pool:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        list(pool.map(lambda one: module(*one), wanted))
+    with contextlib.ExitStack() as opened:
+        with contextlib.suppress(OSError):  # a folder that is not writable has nothing for others either
+            lock = opened.enter_context((_folder() / LOCK_FILE).open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        list(opened.enter_context(ThreadPoolExecutor()).map(lambda one: module(*one), wanted))
 
 
 @functools.cache

@@ -83,6 +83,14 @@ def test_one_of_several_compiles_and_the_others_wait(tmp_path: Path, monkeypatch
     assert most == [1] * 6
 
 
+def test_ranks_compile_where_nothing_can_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = list[str]()
+    monkeypatch.setattr(kernels, "module", lambda name, *_: compiled.append(name))
+    monkeypatch.setattr(kernels, "_folder", lambda: tmp_path / "none")
+    kernels.compile_once([("als", {}, None)])
+    assert compiled == ["als"]
+
+
 @pytest.mark.parametrize("params", [PARAMS, AlsImplicitParams(n_factors=8)])
 def test_the_host_has_nothing_to_compile_before_a_training(params: AlsParams | AlsImplicitParams) -> None:
     ALGORITHMS[params.algorithm].compile_once(params, HOST)

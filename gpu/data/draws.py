@@ -17,7 +17,7 @@ N_THREADS = 16  # beyond it memory is the limit; without as many cores some wait
 
 
 def fill(table: NDArray[np.float32], key: tuple[int, ...], size: float, *, is_normal: bool, first: int = 0) -> None:
-    """Fill `table` (rows, columns) with random numbers.
+    """Fill `table` (rows, columns), which is contiguous, with random numbers.
 
     Args:
         key: equal keys give equal numbers; at least 0 each.
@@ -28,11 +28,15 @@ def fill(table: NDArray[np.float32], key: tuple[int, ...], size: float, *, is_no
 
     def draw(rows: slice) -> None:
         """Draw a block, from its first row."""
-        generator, begin = np.random.default_rng((*key, (block + rows.start) // BLOCK)), block + rows.start
-        shape = rows.stop - rows.start, table.shape[1]
-        drawn = (generator.standard_normal if is_normal else generator.random)(shape, dtype=np.float32)
-        wanted = max(begin, first)
-        np.multiply(drawn[wanted - begin :], np.float32(size), out=table[wanted - first : begin + len(drawn) - first])
+        begin, n_rows = block + rows.start, rows.stop - rows.start
+        generator = np.random.default_rng((*key, begin // BLOCK))
+        drawn, wanted = generator.standard_normal if is_normal else generator.random, max(begin, first)
+        to = table[wanted - first : begin + n_rows - first]
+        if wanted == begin:  # in place: threads that allocate blocks wait for each other's pages
+            drawn(out=to, dtype=np.float32)
+        else:
+            to[:] = drawn((n_rows, table.shape[1]), dtype=np.float32)[wanted - begin :]
+        to *= np.float32(size)
 
     by_threads(draw, end - block, BLOCK)
 

@@ -1,6 +1,7 @@
 """Random tables: equal rows have equal numbers, and their laws are those asked for."""
 
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -47,3 +48,15 @@ def test_some_rows_have_the_numbers_that_they_have_among_all(rows, is_normal):
     some = np.zeros((rows.stop - rows.start, 3), dtype=np.float32)
     draws.fill(some, (7,), 0.5, is_normal=is_normal, first=rows.start)
     np.testing.assert_array_equal(some, whole[rows])
+
+
+@pytest.mark.parametrize("is_normal", [False, True])
+def test_numbers_are_drawn_in_place(is_normal):
+    """Threads that take and give back memory for each block wait for each other, for up to two thirds of the time."""
+    table = np.zeros((3 * draws.BLOCK, 50), dtype=np.float32)
+    draws.fill(table, (1,), 0.5, is_normal=is_normal)
+    tracemalloc.start()
+    draws.fill(table, (1,), 0.5, is_normal=is_normal)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < table[: draws.BLOCK].nbytes

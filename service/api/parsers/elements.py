@@ -21,6 +21,7 @@ from service.base.validation import in_words
 
 T = TypeVar("T")
 Line = int | msgspec.UnsetType
+TOO_DEEP = "nested too deep"  # how deep that is, the Python in use decides
 MAX_VALUES = 50_000  # of one document: twice as many as the longest lists of a request have together
 _LONE_SURROGATE = "expected text that UTF-8 can express, got a lone surrogate"
 _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -172,7 +173,9 @@ def parsed_element(line: bytes) -> Any:
         return json.loads(line.decode())
     except BodyTooLarge as error:
         raise ValueError(str(error).replace("body", "element").replace(" in one document", "")) from None
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise ValueError(f"Invalid line: expected JSON, got something else ({TOO_DEEP})") from None
+    except ValueError as error:
         reason = f"{error.msg} in column {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
         raise ValueError(f"Invalid line: expected JSON, got something else ({reason})") from None
 
@@ -200,7 +203,8 @@ def parsed(body: bytes) -> Any:
     try:
         document = json.loads(body.decode())
     except (ValueError, RecursionError) as error:
-        raise MalformedBody(f"Invalid body: expected JSON, got something else ({error})") from None
+        reason = TOO_DEEP if isinstance(error, RecursionError) else error
+        raise MalformedBody(f"Invalid body: expected JSON, got something else ({reason})") from None
     if not isinstance(document, dict | list):
         raise MalformedBody(f"Invalid body: expected an object or an array, got {type(document).__name__}")
     return document

@@ -1,6 +1,6 @@
 # All commands of people and build machines. `make` alone lists them.
 #
-#   PYTHON=python3.13   the interpreter of a new environment (3.11 to 3.13)
+#   PYTHON=python3.14   the interpreter of a new environment (3.11 to 3.14)
 #   VENV=.venv          folder of the environment
 #   RATINGS=file        `make demo`: ratings to use instead of the synthetic catalog
 #   PORT=9000           `make demo`: port to serve on; default: 8000, or any free port if 8000 is in use
@@ -110,8 +110,8 @@ clean: ## remove the environment, the demo's data and all caches
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.platform != "linux")' || \
 	  { echo 'Nearfield runs on Linux; on other systems use the container: docs/deployment.md#containers'; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
-	  { echo 'Nearfield needs Python 3.11 to 3.13: make PYTHON=python3.13'; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' || \
+	  { echo 'Nearfield needs Python 3.11 to 3.14: make PYTHON=python3.14'; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo 'Python cannot create environments here: apt-get install python3-venv'; exit 1; }
 	@$(PYTHON) -c 'import ctypes; ctypes.CDLL("libgomp.so.1")' 2>/dev/null || \

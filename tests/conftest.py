@@ -1,7 +1,10 @@
 """Fixtures that every test may use."""
 
 import importlib
+import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,11 +13,21 @@ from hypothesis import HealthCheck, settings
 from gpu.base.backend import HOST, Backend
 from service.base import tuning
 from tests import compiling
+from tests.simulation.disk import IN_MEMORY
 
 # As in the service. Idle threads of kernels that spin, one for each core in each process of tests, take the processors
 # from those that work: tests of kernels took fifteen times as long on a busy machine.
 tuning.configure()
 tuning.limit_blas()
+
+# A disk takes milliseconds for an fsync, and tests make tens of thousands of them; what a power cut leaves is simulated
+# (tests/simulation). So what tests write is kept in memory, if that is large enough and may hold programs.
+NEEDED_BYTES = 4 << 30
+if "TMPDIR" not in os.environ and IN_MEMORY.parent.is_dir():
+    may_run = not os.statvfs(IN_MEMORY.parent).f_flag & os.ST_NOEXEC
+    if may_run and shutil.disk_usage(IN_MEMORY.parent).free > NEEDED_BYTES:
+        IN_MEMORY.mkdir(exist_ok=True)
+        os.environ["TMPDIR"], tempfile.tempdir = str(IN_MEMORY), None
 
 # How long an example takes says more about the machine than about what is tested.
 settings.register_profile("nearfield", deadline=None, suppress_health_check=[HealthCheck.too_slow])

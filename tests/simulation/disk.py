@@ -16,7 +16,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-IN_MEMORY = Path("/dev/shm")
+IN_MEMORY = Path("/dev/shm/nearfield")
 Tree = dict[str, "bytes | Tree"]
 
 
@@ -30,7 +30,9 @@ class Disk:
     """
 
     def __init__(self) -> None:
-        base = IN_MEMORY if IN_MEMORY.is_dir() else None
+        base = IN_MEMORY if IN_MEMORY.parent.is_dir() else None
+        if base is not None:
+            base.mkdir(exist_ok=True)
         self.root = Path(tempfile.mkdtemp(prefix="nearfield-simulation-", dir=base))
         self._contents: dict[int, bytes] = {}  # of each file, by its number, as it was synced last
         self._names: dict[int, dict[str, int]] = {}  # of each folder: the number of each name that is on the disk

@@ -46,7 +46,7 @@ def quickest_s(measure: Callable[[], float], enough_s: float, n: int = 5) -> flo
     return least_s
 
 
-async def soon(condition: Callable[[], Value | None], timeout_s: float = 30.0) -> Value:
+async def soon(condition: Callable[[], Value | None], timeout_s: float = 200.0) -> Value:
     """`eventually` for code on an event loop, which goes on meanwhile."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):

@@ -163,6 +163,7 @@ def test_a_flood_on_one_data_set_leaves_the_others_in_time(service):
 
 
 def test_one_data_set_trains_at_a_time_and_the_model_is_its_own(service):
+    rate(service, "/d/shop", [("bob", "one", 4), ("bea", "one", 5), ("bea", "two", 2)])
     with FileLock.take(service.data / data_sets.TURN):  # as if another data set trained
         job = service.client.post("/d/shop/admin/retrain", json={"algorithm": "ease"}).json()
         cancelled = service.client.post("/d/music/admin/retrain", json={"algorithm": "ease"}).json()

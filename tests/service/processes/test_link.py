@@ -119,7 +119,7 @@ def asking(link: Link) -> asyncio.Task[list[bytes]]:
 async def refusal(link: Link) -> BaseException | None:
     """The error of a request that the link refuses at once."""
     task = asking(link)
-    await asyncio.wait({task}, timeout=1)
+    await asyncio.wait({task}, timeout=60)
     return task.exception()
 
 

@@ -4,7 +4,7 @@
 #   VENV=.venv          folder of the environment
 #   RATINGS=file        `make demo`: ratings to use instead of the synthetic catalog
 #   PORT=9000           `make demo`: port to serve on; default: 8000, or any free port if 8000 is in use
-#   ARGS="…"            `make test`, `make bench`, `make loadtest`, `make faults`: arguments of the command
+#   ARGS="…"            `make test`, `make bench`, `make loadtest`, `make faults`, `make mutants`: arguments of the command
 #   TRIALS=50           `make faults`: number of times that processes are killed
 #   MINUTES=5           `make soak`: duration
 
@@ -23,7 +23,7 @@ LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --only-b
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test lint types kernels bytecode coverage format docs clients dist lock image bench loadtest faults soak clean
+.PHONY: help demo install test lint types kernels bytecode coverage format docs clients dist lock image bench loadtest faults mutants soak clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,6 +100,9 @@ loadtest: $(VENV)/dev ## start a service, measure it under load, and plot the re
 
 faults: $(VENV)/dev ## inject faults (kill and freeze processes, fill the disk), TRIALS times (200); prints a table
 	FAULT_TRIALS=$(or $(TRIALS),200) $(BIN)/python -m pytest tests/faults tests/simulation tests/gpu/test_any_data.py tests/service/base/test_imports.py tests/service/api/test_growth.py --timeout 7200 $(ARGS)
+
+mutants: $(VENV)/dev ## change code at 300 places, and see which tests notice: ARGS="service/storage/log --tests tests/service/storage/log"
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 soak: $(VENV)/dev ## run mixed load and trainings for MINUTES (30); prints which resources grow
 	$(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),30)

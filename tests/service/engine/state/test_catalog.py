@@ -36,6 +36,13 @@ def test_a_name_changes_its_kind_only_while_no_item_has_it():
     assert catalog.names.kinds == {"a": "number", "b": "number"}
 
 
+def test_a_title_is_that_of_an_item_that_is_there():
+    catalog = changed({"title": "Heat"}, {"row": 1, "tags": {"title": ["no"]}}, {"row": 2, "title": "Ran"})
+    catalog.apply(2, ItemChange("i", op="delete"))
+    assert [catalog.title(row) for row in range(4)] == ["Heat", None, None, None]
+    assert (catalog.attributes(3), catalog.features(3)) == (None, ({}, None))
+
+
 def test_embeddings_have_one_length_while_there_are_any():
     catalog = changed({"embedding": [1.0, 0.5]}, {"row": 1, "embedding": [1.0]}, {"row": 2, "embedding": [2.0, 3.0]})
     assert [catalog.attributes(row) for row in (0, 1, 2)] == [

@@ -56,3 +56,13 @@ def test_a_column_that_many_items_have_is_dense(n_with: int, n_bytes: int) -> No
         column.change(row, 1.0, None, 1000)
     column.pack(1000)
     assert column.n_bytes == 160
+
+
+def test_a_dense_column_takes_rows_that_came_later() -> None:
+    column = NumberColumn()
+    for row in range(40):
+        column.change(row, None, 1.0, 40)
+    column.pack(40)
+    column.change(59, None, 2.0, 60)
+    bits = column.within(2.0, 2.0, 60)
+    np.testing.assert_array_equal(bits, Eligible.of(np.arange(60) == 59).bits)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gpu.data.evidence import packed, unpacked
 from gpu.online.events import N_KEPT
+from service.engine.state import strength_rows
 from service.engine.state.history import History
 from service.engine.state.strength_rows import NewestOccasions
 from service.engine.state.strengths import MAX_SUM
@@ -273,6 +274,9 @@ def test_the_bound_does_not_outlive_the_event_that_reached_it() -> None:
     assert state(history)[2] == {("u", "a"): MAX_SUM}
     history.apply([retract(2, "u", "big")])
     assert state(history)[2] == {("u", "a"): 3.0}
+    history.apply([event(3, ("u", "b", "view", MAX_SUM - 1, 1.0, "nearly"), ("u", "b", "view", 3.0, 1.0, "beyond"))])
+    history.apply([retract(4, "u", "nearly")])
+    assert state(history)[2] == {("u", "a"): 3.0, ("u", "b"): 3.0}
 
 
 def test_an_event_is_retracted_while_its_id_is_among_the_last() -> None:
@@ -307,6 +311,41 @@ def test_a_training_does_not_see_a_retracted_event() -> None:
     history.apply([event(1, ("u", "a", "view", 2.0, 1.0, "one"), ("u", "a", "view", 3.0, 1.0, "other"))])
     history.apply([retract(2, "u", "one")])
     assert [amount for part in history.occasions.parts for amount in part.amounts.tolist()] == [3.0]
+
+
+def test_no_other_occasion_goes_with_a_retracted_event() -> None:
+    others = [("v", "a", "view", 2.0, 1.0), ("u", "b", "view", 2.0, 1.0), ("u", "a", "view", 2.0, 0.5)]
+    history, alone = History(TYPES), History(TYPES)
+    for each, events in ((history, [("u", "a", "view", 2.0, 1.0, "one"), *others]), (alone, others)):
+        each.occasions = NewestOccasions()
+        each.apply([event(1000, *(("u", "z", "view", 1.0, 1.0), *others)), event(2000, *events)])
+    history.apply([retract(3000, "u", "one")])
+    names = history.users.ids([0, 1]), history.items.ids([0, 1, 2])
+    assert names == (alone.users.ids([0, 1]), alone.items.ids([0, 1, 2]))
+    kept = [
+        [np.concatenate(column).tolist() for column in zip(*each.occasions.parts, strict=True)]  # type: ignore[union-attr]
+        for each in (history, alone)
+    ]
+    assert kept[0] == kept[1]
+
+
+def test_what_follows_a_retraction_in_its_millisecond_has_a_later_position() -> None:
+    history, now_ms = History(TYPES), np.array([2000])
+    history.apply([event(1000, ("u", "a", "view", 2.0, 1.0, "one"))])
+    (position,) = history.positions_of(now_ms)
+    history.apply([retract(2000, "u", "one")])
+    assert history.positions_of(now_ms) > position
+
+
+def test_the_newest_occasions_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strength_rows, "MOST_OCCASIONS", 3)
+    history = History(TYPES)
+    history.occasions = NewestOccasions()
+    for ms in range(1, 4):
+        history.apply([event(ms, ("u", "a", "view", float(ms), 1.0))])
+    assert [part.amounts.tolist() for part in history.occasions.parts] == [[1.0], [2.0], [3.0]]
+    history.apply([event(4, ("u", "a", "view", 4.0, 1.0))])
+    assert [part.amounts.tolist() for part in history.occasions.parts] == [[2.0], [3.0], [4.0]]
 
 
 def event(ms: int, *events: tuple[Any, ...]) -> Entry:

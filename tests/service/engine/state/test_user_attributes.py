@@ -65,6 +65,13 @@ def test_what_contradicts_other_users_is_left_out() -> None:
         passing(history, HasTag("visits", ("x",)))
 
 
+def test_who_loses_the_last_attribute_has_none() -> None:
+    history = History()
+    history.apply([described(1, UserChange("u", tags={"plan": ["trial"]}), UserChange("v", numbers={"visits": 1.0}))])
+    history.apply([described(2, UserChange("u", op="patch", tags={"plan": None}))])
+    assert (of(history, "u"), len(history.user_attributes)) == (Values(), 1)
+
+
 def test_users_of_a_filter_in_use_are_told_one_by_one(rating_entry: Callable[..., Entry]) -> None:
     history = History()
     changes = [UserChange(f"u{n}", tags={"plan": ["trial" if n % 2 else "paid"]}) for n in range(70)]

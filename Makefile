@@ -77,7 +77,7 @@ dist: $(TOOLS)/installed ## build what a release publishes into dist/, the same 
 	done
 	$(TOOLS)/bin/twine check --strict dist/*
 	npm install --prefix clients/typescript --ignore-scripts --no-audit --no-fund
-	npm pack --pack-destination dist ./clients/typescript
+	umask 022 && npm pack --pack-destination dist ./clients/typescript  # npm keeps the rights of files
 
 lock: $(VENV)/dev ## resolve the packages of the images, write their hashes to locks/ and their licenses to docs/
 	@$(INSTALL) uv

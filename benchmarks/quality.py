@@ -116,7 +116,8 @@ def new_items(data: Data, algorithms: Names = "als-implicit,als", seed: Seed = 4
         model = gpu.fit(split.train, params_for(algorithm, {}))
         items = np.flatnonzero(model.item_trained)
         items = items[np.argsort(-model.item_counts[items], kind="stable")]
-        content = fitted(model, items, [described[item] for item in items.tolist()])
+        targets = np.column_stack([model.item_factors[items], model.item_bias[items]])
+        content = fitted(targets, model.item_counts[items], [described[item] for item in items.tolist()])
         if content is None:
             raise ValueError(f"{algorithm}: tags say nothing of factors")
         generator, users = np.random.default_rng(seed), np.unique(split.test.coo()[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ class Corpus(NamedTuple):
     Attributes:
         times: of the training pairs, as of the watermark.
         catalog: the attributes of items, by row.
+        tags_of: the tags of a user, by row; None if no user has any.
         occasions: events with a weight above 0, one by one; None without any.
     """
 
@@ -34,6 +36,7 @@ class Corpus(NamedTuple):
     item_ids: list[str]
     times: gpu.Times | None = None
     catalog: Catalog | None = None
+    tags_of: Callable[[int], Mapping[str, Sequence[str]]] | None = None
     occasions: Occasions | None = None
 
 
@@ -86,6 +89,7 @@ def read_corpus(
         came = Occasions(*map(np.concatenate, zip(*history.occasions.parts, strict=True)))
         came = came.at(is_present[came.users] & ~np.pad(deleted, (0, ratings.n_items - len(deleted)))[came.items])
         occasions = came._replace(users=rows[came.users].astype(np.int32))
+    attributes, present = history.user_attributes, np.flatnonzero(is_present)
     return Corpus(
         training=part(~is_held_out),
         held_out=part(is_held_out),
@@ -93,6 +97,7 @@ def read_corpus(
         item_ids=history.items.ids(range(len(history.items))),
         times=gpu.Times(seconds[~is_held_out], watermark.ms / 1000, positions[~is_held_out]),
         catalog=history.catalog,
+        tags_of=(lambda user: attributes.of(int(present[user])).tags) if len(attributes) else None,
         occasions=occasions,
     )
 

@@ -37,7 +37,7 @@ from gpu.trend.learn import learned
 from service.base import imports, threads, tuning
 from service.engine import compilation
 from service.jobs import trainer_messages
-from service.jobs.content import content_map_of
+from service.jobs.content import content_maps_of
 from service.jobs.corpus import Corpus, read_corpus, usable
 from service.jobs.promotion import change_of_kind, measure, objection, untested
 from service.jobs.trainer_messages import Progress, Team, TrainerMessage
@@ -171,6 +171,7 @@ def train(
     model = fitted(corpus, params, backend, progress.learned, team)
     progress.begin("measure")
     add_priors(model, corpus, backend, options.half_lives)
+    content = content_maps_of(model, corpus, backend)
     backend.release()
     metrics = measure(options.data, model, corpus, backend, options.name or options.algorithm)
     metrics |= {FAR: n_far} if n_far else {}
@@ -191,7 +192,7 @@ def train(
         n_ratings=len(corpus.training),
         given=requested,
         name=options.name,
-        content=None if corpus.catalog is None else content_map_of(model, corpus.catalog),
+        content=content,
     )
     return progress.message(
         progress=1.0,

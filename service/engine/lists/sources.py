@@ -86,9 +86,6 @@ class ModelSource:
         warnings: of each answer, before those of the query and after them.
     """
 
-    is_personal = True
-    fallback: Fallback | UnsetType = UNSET
-
     def __init__(
         self,
         group: Group,
@@ -104,11 +101,13 @@ class ModelSource:
         warnings: list[str],
         *,
         shows_seen: bool,
+        fallback: Fallback | UnsetType = UNSET,
     ) -> None:
         """`users`, `rated`, `counts` and `own` as `LiveModel.recommend` takes them; `kept_out` has items of events,
         None if there are none; `read` says of a list what its scores come from; `shows_seen`: whether it may have what
-        the user had.
+        the user had; `fallback`: what `users` come from, if not from ratings.
         """
+        self.fallback, self.is_personal = fallback, fallback is UNSET
         self._counts, self._own, self._shows_seen = counts, own, shows_seen
         self.group, self.live_model, self.warnings = group, live_model, (warnings, list[str]())
         self._users, self._rated, self._read, self._selection = users, rated, read, selection
@@ -333,7 +332,10 @@ class Sources:
         users, live_model, rated = group.rows, group.live_model, group.rated
         if group.query.is_imagined:
             return self._imagined(group)
-        if live_model is None or rated is None:
+        described: Users | None = None
+        if live_model is not None and rated is None and group.row is not None and group.query.fallback == "auto":
+            described, rated = live_model.by_attributes(group.row), live_model.rows_of(users)
+        if live_model is None or rated is None or (group.rated is None and described is None):
             seen = NO_ROWS if group.row is None else self._history.strengths.table.row(group.row)[0]
             return self._common_source(group, seen, NO_ROWS, [], None)
         kept_out, own, shows_seen = None, None, self._shows_seen(group.query, live_model)
@@ -354,7 +356,7 @@ class Sources:
         return ModelSource(
             group,
             live_model,
-            topn.users_of(live_model.model, users),
+            described or topn.users_of(live_model.model, users),
             rated,
             kept_out,
             lambda at: live_model.newest(int(users[at]), MAX_RATINGS_OF_USERS),
@@ -364,6 +366,7 @@ class Sources:
             own,
             [],
             shows_seen=shows_seen,
+            fallback="attributes" if described else UNSET,
         )
 
     def _imagined(self, group: Group) -> Source:

@@ -29,7 +29,7 @@ from service.engine.state.history import History
 from service.engine.state.id_table import RETIRED, IdTable
 from service.engine.state.positions import position_of
 from service.storage.events import StreamId
-from service.storage.snapshots.content_map import ContentMap
+from service.storage.snapshots.content_map import NO_CONTENT, ContentMap, ContentMaps
 from service.storage.snapshots.manifest import Manifest
 from service.storage.snapshots.snapshot import Snapshot
 from service.storage.snapshots.version_names import is_version, name_of, shown
@@ -55,12 +55,12 @@ class LiveModel:
     """
 
     def __init__(
-        self, manifest: Manifest, ready: ReadyModel, history: History, content: ContentMap | None = None
+        self, manifest: Manifest, ready: ReadyModel, history: History, content: ContentMaps = NO_CONTENT
     ) -> None:
         """Take over a model in the rows of `history`, and queue refits of the users who changed since its watermark.
 
-        The model is behind until `settle` returns true. With `content`, the one of its snapshot, items without training
-        have priors by their attributes.
+        The model is behind until `settle` returns true. With the `content` of its snapshot, items without training have
+        priors by their attributes, and users without ratings parameters.
         """
         self.manifest, version = manifest, manifest.version
         self.name = name_of(version) if is_version(version) else manifest.algorithm
@@ -71,7 +71,8 @@ class LiveModel:
         self._must_hide_again, self._hidden, self._min_ratings = True, VISIBLE, 0
         self._lifted_at, self._level = 0, 0  # `n_changes` and `level` of the counts when items were lifted last
         self.unknown = np.zeros(0, dtype=np.bool_)
-        self._priors = None if content is None else ItemPriors(content, history.catalog)
+        self._priors = None if content.items is None else ItemPriors(content.items, history.catalog)
+        self._map_of_users = content.users
         watermark = StreamId.parse(manifest.watermark)
         # Trained items learn from the ratings that are new since the snapshot. But snapshots of format 1 do not have
         # the number of training ratings of each item. And a model that was trained elsewhere, on a file for example,
@@ -277,6 +278,14 @@ class LiveModel:
         """Parameters and row of a user with these ratings; items must ascend. Stores nothing."""
         rows = Rows(np.zeros(1, dtype=np.int64), np.array([len(items)], dtype=np.int64), items, values)
         return self.online.fold_in(items, values, reading), heard_with(self.model, rows, reading.weights)
+
+    def by_attributes(self, user: int) -> Users | None:
+        """Parameters of a user by the attributes alone; None if they tell the model nothing."""
+        if self._map_of_users is None:
+            return None
+        priors, exist = self._map_of_users.priors([(self._history.user_attributes.of(user).tags, None)])
+        factors = priors.astype(np.float32)
+        return Users(factors[:, :-1].copy(), factors[:, -1].copy(), np.zeros(1, dtype=np.float32)) if exist[0] else None
 
     def estimates(self, users: Users, rows: Rows, items: NDArray[np.integer]) -> NDArray[np.float32]:
         """Estimated rating of each user for each of `items`, (B, n), as float32 (B, n); see `gpu.ranking.topn`."""

@@ -38,7 +38,7 @@ from service.engine.queries.quality_queries import GetQuality, QualityReport
 from service.engine.queries.rating_queries import RatingAnswer, RatingQuery
 from service.engine.queries.source_queries import SourceAnswer, SourceQuery
 
-Fallback = Literal["popular", "trending", "latest", "none"]
+Fallback = Literal["popular", "trending", "latest", "none", "attributes"]
 Repeat = Literal["auto", "never", "allow"]
 AskedFallback = Literal["auto", "popular", "trending", "latest", "none"]
 
@@ -202,7 +202,8 @@ class Recommend(Ruled, frozen=True, kw_only=True, tag=True):
         AskedFallback,
         Field(
             description="For an unknown user: popular, trending or latest items, or none (404). "
-            "auto: trending items where ratings have times, else popular ones."
+            "auto: by attributes of the user if the model can, else trending items where ratings have times, else "
+            "popular ones."
         ),
     ] = "auto"
     of_scenario: tuple[str, str] | None = None

@@ -1,6 +1,7 @@
-"""`ContentMap`: predicts the parameters of items from their tags and embeddings; part of a snapshot.
+"""`ContentMap`: predicts the parameters of items from their tags and embeddings, and those of users from their tags.
 
-`content.safetensors` has the array `weights`, and as metadata the names of its rows.
+`ContentMaps` has both, and is a part of a snapshot: `content.safetensors` has the arrays `weights` and `user_weights`,
+or one of them, and as metadata the names of their rows. Without `user_weights` it has format 1, as older versions do.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 from numpy.typing import NDArray
 
 from service.storage import files
@@ -21,7 +24,7 @@ from service.storage.errors import NewerSnapshot
 from service.storage.snapshots import array_file
 from service.storage.snapshots.array_values import MAX_PARAMETER
 
-FORMAT = 1
+FORMAT = 2
 MAX_HEADER_BYTES = 2**28  # with the names of all tags
 
 Tag = tuple[str, str]  # (name, value)
@@ -39,14 +42,15 @@ class _Names(_Format, frozen=True):
 
     tags: list[Tag] = []
     n_dimensions: int = 0
+    user_tags: list[Tag] | UnsetType = UNSET
 
 
 @dataclass(frozen=True)
 class Features:
-    """The features x of an item: a column for each known tag, then the dimensions of embeddings.
+    """The features x of an item or a user: a column for each known tag, then the dimensions of embeddings.
 
-    An item with n known tags has 1 / √n in each, and its embedding counts by its direction alone. So x has a bounded
-    length, whatever a client sends.
+    Who has n known tags has 1 / √n in each, and an embedding counts by its direction alone. So x has a bounded length,
+    whatever a client sends.
 
     Attributes:
         tags: the known tags.
@@ -100,7 +104,7 @@ class ContentMap:
     """A ridge map from features to parameters; see `gpu.training.content`.
 
     Attributes:
-        features: of items.
+        features: of items or users.
         weights: [W; c], float32 (P + 1, F + 1).
     """
 
@@ -108,9 +112,9 @@ class ContentMap:
     weights: NDArray[np.float32]
 
     def priors(self, items: Sequence[Described]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """[p; b] of B items, float64 (B, F + 1), and whether the map knows one of their attributes, bool (B,).
+        """[p; b] of B items or users, float64 (B, F + 1), and whether the map knows one of their attributes, bool (B,).
 
-        The prior of an item has the same bits whatever other items are in the call. It is 0 without known attributes.
+        A prior has the same bits whatever others are in the call. It is 0 without known attributes.
         """
         priors = np.zeros((len(items), self.weights.shape[1]))
         columns, numbers, n = self.features.of_each(items)
@@ -122,17 +126,31 @@ class ContentMap:
             priors[exist] = np.add.reduceat(products, starts, axis=0) + self.weights[-1]
         return priors, exist
 
+
+class ContentMaps(NamedTuple):
+    """The maps of a model, of its items and of its users; None: it has none."""
+
+    items: ContentMap | None = None
+    users: ContentMap | None = None
+
     def write(self, path: Path) -> None:
-        """Write it to a file."""
+        """Write them to a file, if there is one."""
         from safetensors.numpy import save_file  # noqa: PLC0415 (as in `snapshot_files`)
 
-        names = _Names(FORMAT, list(self.features.tags), self.features.n_dimensions)
-        save_file({"weights": self.weights}, path, {"names": msgspec.json.encode(names).decode()})
-        files.sync(path)
+        arrays, names = dict[str, NDArray[np.float32]](), _Names(1 if self.users is None else FORMAT)
+        if self.items is not None:
+            features, arrays["weights"] = self.items.features, self.items.weights
+            names = msgspec.structs.replace(names, tags=list(features.tags), n_dimensions=features.n_dimensions)
+        if self.users is not None:
+            features, arrays["user_weights"] = self.users.features, self.users.weights
+            names = msgspec.structs.replace(names, user_tags=list(features.tags))
+        if arrays:
+            save_file(arrays, path, {"names": msgspec.json.encode(names).decode()})
+            files.sync(path)
 
     @classmethod
-    def read(cls, path: Path, n_factors: int) -> ContentMap:
-        """Read it from a file, for a model with F = `n_factors`.
+    def read(cls, path: Path, n_factors: int) -> ContentMaps:
+        """Read them from a file, for a model with F = `n_factors`.
 
         Raises:
             NewerSnapshot: a newer version wrote it.
@@ -140,24 +158,34 @@ class ContentMap:
         """
         with files.open_regular(path) as file:
             arrays, metadata = array_file.read_header(file, MAX_HEADER_BYTES)
-            if arrays.keys() != {"weights"} or "names" not in metadata:
-                raise ValueError(f"{path.name}: expected an array weights, and names in its metadata")
+            if "names" not in metadata:
+                raise ValueError(f"{path.name}: expected names in its metadata")
             text = metadata["names"]
             if (file_format := msgspec.json.decode(text, type=_Format).format) > FORMAT:
                 raise NewerSnapshot(
                     f"{path.parent.name}/{path.name} was written by a newer version (format {file_format}); "
                     f"this one reads up to {FORMAT}: upgrade"
                 )
+            if not arrays or arrays.keys() - ({"weights"} if file_format == 1 else {"weights", "user_weights"}):
+                expected = "an array weights" + (" or user_weights" if file_format > 1 else "")
+                raise ValueError(f"{path.name}: expected {expected}, got {', '.join(sorted(arrays))}")
             names = msgspec.json.decode(text, type=_Names)
-            features = Features(names.tags, names.n_dimensions)
-            expected = features.n_columns + 1, n_factors + 1
-            dtype, shape, _ = arrays["weights"]
-            if dtype != np.float32 or shape != expected:
-                raise ValueError(f"{path.name}: expected weights of float32 {expected}, got {dtype} {shape}")
 
             def check(part: NDArray[np.float32], first: int) -> None:
                 if not (part.min() >= -MAX_PARAMETER and part.max() <= MAX_PARAMETER):
                     raise ValueError(f"expected weights within {MAX_PARAMETER:g}, got others from row {first} on")
 
-            weights = array_file.read_array(file, arrays["weights"], check)
-        return cls(features, weights)
+            def map_of(name: str, features: Features) -> ContentMap | None:
+                if name not in arrays:
+                    return None
+                dtype, shape, _ = arrays[name]
+                if dtype != np.float32 or shape != (features.n_columns + 1, n_factors + 1):
+                    expected = features.n_columns + 1, n_factors + 1
+                    raise ValueError(f"{path.name}: expected {name} of float32 {expected}, got {dtype} {shape}")
+                return ContentMap(features, array_file.read_array(file, arrays[name], check))
+
+            of_items = map_of("weights", Features(names.tags, names.n_dimensions))
+            return cls(of_items, map_of("user_weights", Features(names.user_tags or [])))
+
+
+NO_CONTENT = ContentMaps()

@@ -1,7 +1,7 @@
 """Snapshots: a trained model with its id tables in a folder, written completely or not at all.
 
 `<version>/` holds `arrays.safetensors`, `users.parquet`, `items.parquet` (column `id`, in row order), `manifest.json`
-(with the SHA-256 of each of these) and `manifest.sha256`; with a content map also `content.safetensors`. It is written
+(with the SHA-256 of each of these) and `manifest.sha256`; with content maps also `content.safetensors`. It is written
 under a temporary name, synced and renamed.
 """
 
@@ -28,7 +28,7 @@ from service.storage.errors import CorruptSnapshot, UnknownVersion
 from service.storage.snapshots import manifest as manifests
 from service.storage.snapshots import manifest_check, snapshot_files
 from service.storage.snapshots.array_values import ArrayValues
-from service.storage.snapshots.content_map import ContentMap
+from service.storage.snapshots.content_map import NO_CONTENT, ContentMaps
 from service.storage.snapshots.manifest import FORMAT, Manifest, StoredCalibration
 from service.storage.snapshots.snapshot_files import ARRAYS_FILE, CONTENT_FILE, ITEMS_FILE, USERS_FILE
 from service.storage.snapshots.version_names import is_version, new_version, revision_of, shown, time_text_of
@@ -39,13 +39,13 @@ MANIFEST_FILE, DIGEST_FILE = "manifest.json", "manifest.sha256"
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """A loaded snapshot: manifest, model in the rows of the snapshot, ids of these rows, and content map, if any."""
+    """A loaded snapshot: manifest, model in the rows of the snapshot, ids of these rows, and content maps."""
 
     manifest: Manifest
     model: Model
     user_ids: Sequence[str]
     item_ids: Sequence[str]
-    content: ContentMap | None = None
+    content: ContentMaps = NO_CONTENT
 
 
 def latest_revision(folder: Path, version: str) -> str:
@@ -72,13 +72,13 @@ def write(
     given: dict[str, Any] | None = None,
     name: str | None = None,
     version: str | None = None,
-    content: ContentMap | None = None,
+    content: ContentMaps = NO_CONTENT,
 ) -> Manifest:
     """Write `model` below `folder`, and return its manifest; the snapshot is on disk under its final name on return.
 
     Args:
         folder: the folder of all snapshots.
-        model, user_ids, item_ids, content: the model, the ids of its rows, and its content map, if any.
+        model, user_ids, item_ids, content: the model, the ids of its rows, and its content maps.
         metrics, watermark, n_ratings: see `Manifest`.
         given: the hyperparameters that were requested. Default: those that differ from the defaults.
         name: under which it can be live. Default: its algorithm.
@@ -92,7 +92,7 @@ def write(
         snapshot_files.write_ids(temporary / USERS_FILE, user_ids)
         snapshot_files.write_ids(temporary / ITEMS_FILE, item_ids)
         names = [ARRAYS_FILE, USERS_FILE, ITEMS_FILE]
-        if content is not None:
+        if any(content):
             content.write(temporary / CONTENT_FILE)
             names.append(CONTENT_FILE)
         algorithm, parameters = model.params.algorithm, dataclasses.asdict(model.params)
@@ -312,8 +312,9 @@ def values_of(params: Params, manifest: Manifest) -> ArrayValues:
 
 def read_ids_and_content(
     path: Path, manifest: Manifest, params: Params
-) -> tuple[Sequence[str], Sequence[str], ContentMap | None]:
-    """Ids of users and items, and the content map."""
+) -> tuple[Sequence[str], Sequence[str], ContentMaps]:
+    """Ids of users and items, and the content maps."""
     users = snapshot_files.read_ids(path / USERS_FILE, manifest.n_users)
     items = snapshot_files.read_ids(path / ITEMS_FILE, manifest.n_items)
-    return users, items, ContentMap.read(path / CONTENT_FILE, params.width) if CONTENT_FILE in manifest.files else None
+    has_content = CONTENT_FILE in manifest.files
+    return users, items, ContentMaps.read(path / CONTENT_FILE, params.width) if has_content else NO_CONTENT

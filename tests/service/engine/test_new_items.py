@@ -17,7 +17,7 @@ from service.engine.state.history import History
 from service.jobs.content import content_map_of
 from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.item_changes import ItemChange
-from service.storage.snapshots.content_map import ContentMap
+from service.storage.snapshots.content_map import ContentMap, ContentMaps
 from service.storage.snapshots.manifest import FORMAT, Manifest
 from tests.service.engine.test_learned_events import copy_of, history_of, items, ranking_of, trained
 from tests.service.planted import N_ITEMS, entries
@@ -69,7 +69,7 @@ def live(history: History, snapshot: tuple[Model, ContentMap], *, has_content: b
     rows = [row if history.users.id(row) else -1 for row in range(model.n_users)]  # without forgotten ones
     moved = copy_of(model).mapped(np.array(rows), np.arange(model.n_items), table.n_users, table.n_items)
     ready = prepare_online(moved, table, history.users.keys, history.items.keys)
-    return LiveModel(manifest, ready, history, content if has_content else None)
+    return LiveModel(manifest, ready, history, ContentMaps(content if has_content else None))
 
 
 def told(history: History, live_model: LiveModel, given: Sequence[Entry], budget_s: float | None) -> None:

@@ -28,10 +28,12 @@ from service.storage.events import Entry, RatingEvent, StreamId, TypedEvent
 from service.storage.item_changes import ItemChange
 from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import live_versions, snapshot, snapshot_files
+from service.storage.snapshots.content_map import NO_CONTENT
 from service.storage.snapshots.manifest import Manifest
+from service.storage.user_changes import UserChange
 from tests.data import planted
 from tests.service.logs import commit
-from tests.service.planted import SMALL, entries
+from tests.service.planted import N_USERS, SMALL, entries
 from tests.service.trained import train
 from tests.service.waiting import eventually
 
@@ -567,23 +569,43 @@ def test_a_catalog_adds_a_content_map_to_the_snapshot(data: Path) -> None:
     others, _ = run(data, "nmf", ALS)
     folder = data / "snapshots"
     loaded = snapshot.load(folder, str(with_catalog.version))
-    assert loaded.content is not None
-    assert {*loaded.content.features.tags} == {("genre", "war"), ("genre", "love")}
+    of_items = loaded.content.items
+    assert of_items is not None
+    assert {*of_items.features.tags} == {("genre", "war"), ("genre", "love")}
     numbers = np.array([int(item[1:]) for item in loaded.item_ids])
-    priors, exist = loaded.content.priors([({"genre": [genre]}, None) for genre in ("war", "love")])
+    priors, exist = of_items.priors([({"genre": [genre]}, None) for genre in ("war", "love")])
     assert exist.all()
     for parity, prior in enumerate(priors):
         likeness = loaded.model.item_factors @ prior[:-1]
         assert likeness[numbers % 2 == parity].min() > likeness[numbers % 2 != parity].max()
     rewritten = snapshot.rewrite_without(folder, str(with_catalog.version), "u3")
-    again = snapshot.load(folder, rewritten.version).content
-    np.testing.assert_array_equal(again and again.weights, loaded.content.weights)
+    again = snapshot.load(folder, rewritten.version).content.items
+    np.testing.assert_array_equal(again and again.weights, of_items.weights)
     for version in (without.version, others.version):
         assert not (folder / str(version) / snapshot_files.CONTENT_FILE).exists()
-        assert snapshot.load(folder, str(version)).content is None
+        assert snapshot.load(folder, str(version)).content == NO_CONTENT
     first, second = ((folder / str(one.version)) for one in (without, with_catalog))
     for name in (snapshot_files.ARRAYS_FILE, snapshot_files.USERS_FILE, snapshot_files.ITEMS_FILE):
         assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_attributes_of_users_add_a_content_map_to_the_snapshot(data: Path) -> None:
+    tagged = [UserChange(f"u{n}", tags={"taste": [("even", "odd")[n % 2]]}) for n in range(N_USERS) if n != 5]
+    commit(RatingLog(data / "ratings"), [Entry(StreamId(8000, 0), "user", user_changes=tagged)])
+    commit(RatingLog(data / "ratings"), [Entry(StreamId(8001, 0), "forget", subject="u3")])  # rows after it move
+    trained, _ = run(data, "als-implicit", ALS)
+    loaded = snapshot.load(data / "snapshots", str(trained.version))
+    of_users = loaded.content.users
+    assert of_users is not None
+    assert {*of_users.features.tags} == {("taste", "even"), ("taste", "odd")}
+    numbers = np.array([int(item[1:]) for item in loaded.item_ids])
+    for parity, taste in enumerate(("even", "odd")):
+        (prior,), _ = of_users.priors([({"taste": [taste]}, None)])
+        scores = loaded.model.item_factors @ prior[:-1]
+        assert scores[numbers % 2 == parity].min() > scores[numbers % 2 != parity].max()
+    rewritten = snapshot.rewrite_without(data / "snapshots", str(trained.version), "u4")
+    again = snapshot.load(data / "snapshots", rewritten.version).content.users
+    np.testing.assert_array_equal(again and again.weights, of_users.weights)
 
 
 def test_values_of_another_kind_than_in_the_live_model_do_not_go_live_unless_given(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ class AnonymousBody(Model):
         model: Name of a live model; default: the first of `default_models`.
         experiment: Experiment whose arm for the user names the model.
         explain: Add to each item the ratings that most raise its score.
-        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: trending items where
-            ratings have times, else popular ones.
+        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: by attributes of the user
+            if the model can, else trending items where ratings have times, else popular ones.
         explore: Share of places for items with few ratings.
         explore_below: They have fewer ratings than this.
         diversity: How much unlike items come first; 0 keeps the order of the scores.
@@ -190,8 +190,8 @@ class ListsBody(Model):
             setting `seen_types`.
         min_ratings: Show only items that have at least this many ratings now.
         model: Name of a live model; default: the first of `default_models`.
-        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: trending items where
-            ratings have times, else popular ones.
+        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: by attributes of the user
+            if the model can, else trending items where ratings have times, else popular ones.
         explore: Share of places for items with few ratings.
         explore_below: They have fewer ratings than this.
         diversity: How much unlike items come first; 0 keeps the order of the scores.
@@ -283,8 +283,8 @@ class RecommendBody(Model):
         model: Name of a live model; default: the first of `default_models`.
         experiment: Experiment whose arm for the user names the model.
         explain: Add to each item the ratings that most raise its score.
-        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: trending items where
-            ratings have times, else popular ones.
+        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: by attributes of the user
+            if the model can, else trending items where ratings have times, else popular ones.
         explore: Share of places for items with few ratings.
         explore_below: They have fewer ratings than this.
         diversity: How much unlike items come first; 0 keeps the order of the scores.
@@ -382,8 +382,8 @@ class ScenarioBody(Model):
         model: Name of a live model; default: the first of `default_models`.
         experiment: Experiment whose arm for the user names the model.
         explain: Add to each item the ratings that most raise its score.
-        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: trending items where
-            ratings have times, else popular ones.
+        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: by attributes of the user
+            if the model can, else trending items where ratings have times, else popular ones.
         explore: Share of places for items with few ratings.
         explore_below: They have fewer ratings than this.
         diversity: How much unlike items come first; 0 keeps the order of the scores.
@@ -461,8 +461,8 @@ class UsersBody(Model):
         model: Name of a live model; default: the first of `default_models`.
         experiment: Experiment whose arm for the user names the model.
         explain: Add to each item the ratings that most raise its score.
-        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: trending items where
-            ratings have times, else popular ones.
+        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: by attributes of the user
+            if the model can, else trending items where ratings have times, else popular ones.
         explore: Share of places for items with few ratings.
         explore_below: They have fewer ratings than this.
         diversity: How much unlike items come first; 0 keeps the order of the scores.
@@ -1891,7 +1891,7 @@ ListedUserTags = ListedItemTags
 
 ListedUserNumbers = JobMetrics
 
-RecommendationFallback = Literal["latest", "none", "popular", "trending"]
+RecommendationFallback = Literal["attributes", "latest", "none", "popular", "trending"]
 
 UserAttributesTags = ItemPatchTags
 

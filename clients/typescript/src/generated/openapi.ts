@@ -34,8 +34,8 @@ export interface Schemas {
     /** Add to each item the ratings that most raise its score. */
     explain?: boolean;
     /**
-     * For an unknown user: popular, trending or latest items, or none (404). auto: trending items where ratings
-     * have times, else popular ones.
+     * For an unknown user: popular, trending or latest items, or none (404). auto: by attributes of the user if
+     * the model can, else trending items where ratings have times, else popular ones.
      */
     fallback?: "auto" | "popular" | "trending" | "latest" | "none";
     /** Share of places for items with few ratings. */
@@ -158,8 +158,8 @@ export interface Schemas {
     /** Name of a live model; default: the first of `default_models`. */
     model?: string | null;
     /**
-     * For an unknown user: popular, trending or latest items, or none (404). auto: trending items where ratings
-     * have times, else popular ones.
+     * For an unknown user: popular, trending or latest items, or none (404). auto: by attributes of the user if
+     * the model can, else trending items where ratings have times, else popular ones.
      */
     fallback?: "auto" | "popular" | "trending" | "latest" | "none";
     /** Share of places for items with few ratings. */
@@ -240,8 +240,8 @@ export interface Schemas {
     /** Add to each item the ratings that most raise its score. */
     explain?: boolean;
     /**
-     * For an unknown user: popular, trending or latest items, or none (404). auto: trending items where ratings
-     * have times, else popular ones.
+     * For an unknown user: popular, trending or latest items, or none (404). auto: by attributes of the user if
+     * the model can, else trending items where ratings have times, else popular ones.
      */
     fallback?: "auto" | "popular" | "trending" | "latest" | "none";
     /** Share of places for items with few ratings. */
@@ -331,8 +331,8 @@ export interface Schemas {
     /** Add to each item the ratings that most raise its score. */
     explain?: boolean;
     /**
-     * For an unknown user: popular, trending or latest items, or none (404). auto: trending items where ratings
-     * have times, else popular ones.
+     * For an unknown user: popular, trending or latest items, or none (404). auto: by attributes of the user if
+     * the model can, else trending items where ratings have times, else popular ones.
      */
     fallback?: "auto" | "popular" | "trending" | "latest" | "none";
     /** Share of places for items with few ratings. */
@@ -412,8 +412,8 @@ export interface Schemas {
     /** Add to each item the ratings that most raise its score. */
     explain?: boolean;
     /**
-     * For an unknown user: popular, trending or latest items, or none (404). auto: trending items where ratings
-     * have times, else popular ones.
+     * For an unknown user: popular, trending or latest items, or none (404). auto: by attributes of the user if
+     * the model can, else trending items where ratings have times, else popular ones.
      */
     fallback?: "auto" | "popular" | "trending" | "latest" | "none";
     /** Share of places for items with few ratings. */
@@ -1206,7 +1206,7 @@ export interface Schemas {
     model_version: string | null;
     as_of: string;
     warnings: string[];
-    fallback?: "latest" | "none" | "popular" | "trending";
+    fallback?: "attributes" | "latest" | "none" | "popular" | "trending";
     eligible?: number;
     next?: string | null;
     experiment?: string;
@@ -1603,8 +1603,8 @@ export interface paths {
           /** Add to each item the ratings that most raise its score. */
           explain?: boolean;
           /**
-           * For an unknown user: popular, trending or latest items, or none (404). auto: trending items where ratings
-           * have times, else popular ones.
+           * For an unknown user: popular, trending or latest items, or none (404). auto: by attributes of the user if
+           * the model can, else trending items where ratings have times, else popular ones.
            */
           fallback?: "auto" | "popular" | "trending" | "latest" | "none";
           /** Share of places for items with few ratings. */

@@ -1,15 +1,24 @@
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from safetensors.numpy import save_file
 
 from service.storage.errors import NewerSnapshot
-from service.storage.snapshots import content_map
-from service.storage.snapshots.content_map import ContentMap, Features
+from service.storage.snapshots import array_file, content_map
+from service.storage.snapshots.content_map import ContentMap, ContentMaps, Features
 
 FEATURES = Features([("genre", "war"), ("genre", "love"), ("year", "1999")], 2)
 MAP = ContentMap(FEATURES, np.arange(30, dtype=np.float32).reshape(6, 5))
+OF_USERS = ContentMap(Features([("country", "ch")]), np.arange(10, dtype=np.float32).reshape(2, 5))
+
+
+def read_header(path: Path) -> tuple[object, object]:
+    with path.open("rb") as file:
+        arrays, metadata = array_file.read_header(file, 2**20)
+    return arrays, {key: json.loads(value) for key, value in metadata.items()}
 
 
 def prior(tags: dict[str, list[str]], embedding: NDArray[np.float32] | None) -> NDArray[np.float64] | None:
@@ -64,18 +73,40 @@ def test_an_item_without_known_attributes_has_none(embedding: NDArray[np.float32
     assert prior({"genre": ["unknown"], "Genre": ["war"]}, embedding) is None
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
-    MAP.write(tmp_path / "map")
-    found = ContentMap.read(tmp_path / "map", n_factors=4)
-    assert found.features == FEATURES
-    np.testing.assert_array_equal(found.weights, MAP.weights)
-    with pytest.raises(ValueError, match=r"expected weights of float32 \(6, 4\), got float32 \(6, 5\)"):
-        ContentMap.read(tmp_path / "map", n_factors=3)
+@pytest.mark.parametrize("given", [ContentMaps(MAP), ContentMaps(None, OF_USERS), ContentMaps(MAP, OF_USERS)])
+def test_what_is_written_is_read(given: ContentMaps, tmp_path: Path) -> None:
+    given.write(tmp_path / "map")
+    found = ContentMaps.read(tmp_path / "map", n_factors=4)
+    for one, expected in zip(found, given, strict=True):
+        assert (one and one.features) == (expected and expected.features)
+        np.testing.assert_array_equal(one and one.weights, expected and expected.weights)
+    with pytest.raises(ValueError, match=r"weights of float32 \([26], 4\), got float32 \([26], 5\)"):
+        ContentMaps.read(tmp_path / "map", n_factors=3)
+
+
+def test_maps_of_items_alone_have_the_bytes_of_format_1(tmp_path: Path) -> None:
+    ContentMaps(MAP).write(tmp_path / "map")
+    tags = [["genre", "war"], ["genre", "love"], ["year", "1999"]]
+    names = {"format": 1, "tags": tags, "n_dimensions": 2}
+    save_file({"weights": MAP.weights}, tmp_path / "old", {"names": json.dumps(names, separators=(",", ":"))})
+    arrays, metadata = (read_header(tmp_path / name) for name in ("map", "old"))
+    assert arrays == metadata
+    old = ContentMaps.read(tmp_path / "old", n_factors=4)
+    assert old.users is None
+    assert old.items is not None
+    assert old.items.features == FEATURES
 
 
 def test_a_newer_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr(content_map, "FORMAT", 2)
-        MAP.write(tmp_path / "map")
-    with pytest.raises(NewerSnapshot, match=r"format 2.*reads up to 1: upgrade"):
-        ContentMap.read(tmp_path / "map", n_factors=4)
+        newer.setattr(content_map, "FORMAT", 3)
+        ContentMaps(MAP, OF_USERS).write(tmp_path / "map")
+    with pytest.raises(NewerSnapshot, match=r"format 3.*reads up to 2: upgrade"):
+        ContentMaps.read(tmp_path / "map", n_factors=4)
+
+
+def test_an_array_of_another_name_is_refused(tmp_path: Path) -> None:
+    names = json.dumps({"format": 1})
+    save_file({"user_weights": OF_USERS.weights}, tmp_path / "map", {"names": names})
+    with pytest.raises(ValueError, match="expected an array weights, got user_weights"):
+        ContentMaps.read(tmp_path / "map", n_factors=4)

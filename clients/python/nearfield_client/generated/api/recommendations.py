@@ -66,8 +66,8 @@ def recommend_user(
         model: Name of a live model; default: the first of `default_models`.
         experiment: Experiment whose arm for the user names the model.
         explain: Add to each item the ratings that most raise its score.
-        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: trending items where
-            ratings have times, else popular ones.
+        fallback: For an unknown user: popular, trending or latest items, or none (404). auto: by attributes of the user
+            if the model can, else trending items where ratings have times, else popular ones.
         explore: Share of places for items with few ratings.
         explore_below: They have fewer ratings than this.
         diversity: How much unlike items come first; 0 keeps the order of the scores.

@@ -140,10 +140,10 @@ class LiveModel:
     def are_personal(self, rows: Rows) -> NDArray[np.bool_]:
         """`is_personal` of each row, bool (B,)."""
         are_personal: NDArray[np.bool_] = rows.lengths > 0
-        if len(rows.items):
-            are_personal &= self.model.item_trained[rows.items.take(rows.starts, mode="clip")]
-        if np.count_nonzero(are_personal) < len(are_personal):  # look at more than the first item of each
-            for b in np.flatnonzero(~are_personal).tolist():
+        rated = np.flatnonzero(are_personal)  # where a row without ratings starts may be anything
+        are_personal[rated] = self.model.item_trained[rows.items[rows.starts[rated]]]
+        if np.count_nonzero(are_personal) < len(rated):  # look at more than the first item of each
+            for b in rated[~are_personal[rated]].tolist():
                 are_personal[b] = self.is_personal(rows.items[rows.starts[b] : rows.starts[b] + rows.lengths[b]])
         return are_personal
 

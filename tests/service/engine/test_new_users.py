@@ -8,6 +8,7 @@ import pytest
 
 from gpu.base.backend import HOST
 from gpu.data.model import Model
+from gpu.data.ratings import Rows
 from gpu.online import prepare_online
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel
@@ -140,3 +141,10 @@ def test_tags_that_say_nothing_give_no_map(algorithm: str) -> None:
     changes = [UserChange(f"u{n}", tags={"taste": [TASTES[chance.integers(2)]]}) for n in range(N_USERS)]
     history = history_of([*ratings_for(algorithm), user_entry(2000, *changes)])
     assert map_of(history, trained(history, algorithm)) is None
+
+
+def test_what_lies_where_a_row_without_ratings_starts_does_not_count(ranking: Ranking) -> None:
+    (live_model,) = ranking.models()
+    items = np.array([0, N_ITEMS + 300], dtype=np.int32)  # the second one is left over from rows that have moved
+    rows = Rows(np.array([0, 1]), np.array([1, 0]), items, np.zeros(2, dtype=np.float32))
+    assert live_model.are_personal(rows).tolist() == [True, False]

@@ -21,6 +21,17 @@ def test_shared_locks_exclude_exclusive_ones_only(tmp_path: Path) -> None:
     assert FileLock.try_take(path) is not None
 
 
+def test_a_lock_that_another_process_holds_leaves_no_file_open(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with FileLock.take(tmp_path / "lock"):
+        n_open = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+        for _ in range(20):
+            assert FileLock.try_take(tmp_path / "lock") is None
+            with pytest.raises(OSError, match="expected a regular file"):
+                FileLock.try_take(tmp_path / "pipe")
+        assert len(os.listdir("/proc/self/fd")) == n_open  # noqa: PTH208
+
+
 def test_waiting_for_a_lock_times_out(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with FileLock.take(path), pytest.raises(LockTimeout, match=f"{path}: another process has held it for 0.1 s"):
@@ -58,6 +69,10 @@ def test_a_name_is_given_to_what_is_on_the_disk_and_is_there_itself(
     files.replace(tmp_path / "file", b"one")
     assert acts == ["file", "rename", "folder"]
     acts.clear()
+    with files.new_file(tmp_path / "file") as file:
+        file.write(b"two")
+    assert acts == ["file", "rename", "folder"]
+    acts.clear()
     commit(RatingLog(tmp_path / "ratings"), entries())
     assert acts == ["file", "rename", "folder"] * 2  # the segment, and the list of them
 
@@ -70,7 +85,7 @@ def test_a_folder_of_ours_is_closed_to_others(tmp_path: Path) -> None:
     data = tmp_path / "data"
     files.close_to_others(data, frozenset())
     assert mode(data) == 0o700
-    data.chmod(0o755)
+    data.chmod(0o711)
     (data / "redis").mkdir(mode=0o755)
     (data / "live.json").touch(0o644)
     files.close_to_others(data, frozenset({"redis", "live.json", "ratings"}))

@@ -17,7 +17,7 @@ from deploy.dashboard import as_dashboard
 
 CHART = Path(__file__).parent / "helm" / "nearfield"
 WIDTH = 160  # characters of a line of JSON
-NOTE = "# Made from deploy/alerts.py by `make docs`.\n"
+NOTE = "# Made from service/extras/console/alerts.py by `make docs`.\n"
 
 
 def contents() -> dict[Path, str]:

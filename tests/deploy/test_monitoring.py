@@ -13,16 +13,17 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from deploy.alerts import ALERTS, as_rules
+from deploy.alerts import as_rules
 from deploy.dashboard import INSTANCE, RATE, ROWS, as_dashboard
 from deploy.generate import contents
 from docs.generate import metrics_table
+from service.extras.console.alerts import ALERTS
 from tests.service.local import serving
 
 ADDED = {"instance", "job", "le"}  # labels of Prometheus itself, and of buckets
 PANELS = [panel for panel in as_dashboard()["panels"] if panel["type"] != "row"]
 EXPRESSIONS = [target["expr"] for panel in PANELS for target in panel["targets"]]
-CONDITIONS = [alert.condition for alert in ALERTS]
+CONDITIONS = [str(alert.condition) for alert in ALERTS]
 
 
 def tree(expression: Any) -> Iterator[Any]:

@@ -3,18 +3,31 @@
 # ruff: noqa: PLC0415 (a command that serves nothing does not need the framework)
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from service.extras.console.counts import CURVES, CURVES_LOCK
+
 if TYPE_CHECKING:
     from service.api.app import Application
+    from service.engine.engine import Engine
     from service.extras import Page, Parts
+    from service.processes.runtime import Runtime
 
 
 def register(parts: Parts) -> None:
-    """Add the pages below /console, with those of other extras."""
+    """Add the pages below /console, with those of other extras, and what records the curves of the overview."""
     parts.routes.append(functools.partial(_add_pages, parts.pages))
+    parts.engine.append(_record)
+    parts.names += [CURVES, CURVES_LOCK]
+
+
+def _record(runtime: Runtime, _: Engine) -> None:
+    from service.extras.console.points import record
+
+    runtime.to_stop.callback(asyncio.get_running_loop().create_task(record(runtime)).cancel)
 
 
 def _add_pages(further: Mapping[str, Page], app: Application) -> None:

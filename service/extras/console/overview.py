@@ -1,67 +1,60 @@
-"""`/console/overview`: sizes of the service, and curves that the page draws from `Counts`."""
+"""`/console/overview`: whether all is well, sizes of the service, and curves that the page draws from `Counts`."""
 
 from __future__ import annotations
 
 import asyncio
-import math
-import re
 import time
-from collections.abc import Iterable
+from typing import Annotated, NamedTuple
 
 import msgspec
-from msgspec import Struct
+from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
 from service.api.dependencies import TheService
-from service.api.operations import GetMetrics, GetStats
+from service.api.operations import GetMetrics, GetReadiness, GetStats, ListJobs, Ready
 from service.api.parsers.bodies import JSON
+from service.api.serving import Serving
 from service.engine.statistics import Stats
+from service.extras.console import points
+from service.extras.console.alerts import ALERTS, LONGEST_S, Alert
+from service.extras.console.counts import Counts, counts_of
+from service.extras.console.jobs import Job
 from service.extras.console.pages import page, part
 from service.extras.console.visit import console_router
 
-LISTS = ("/recommend", "/neighbors")  # POST of these reads, too
-READS = (*LISTS, "/popular", "/latest", "/items", "/users", "/ratings", "/estimate")
-SERIES = (
-    "nearfield_request_seconds_bucket",
-    "nearfield_freshness_seconds_bucket",
-    "nearfield_ratings_learned_total",
-    "nearfield_device_bytes",
-    "process_resident_memory_bytes",
-)
-# No value of their labels has a quote: methods, routes, statuses, bounds, and names of uses of memory.
-_SAMPLE = re.compile(rf"^({'|'.join(SERIES)})(?:\{{(.*)\}})? (\S+)$", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
-Samples = list[tuple[dict[str, str], float]]  # (labels, value)
-Buckets = list[tuple[float | None, float]]  # (upper bound in seconds, None for the last; number up to it), ascending
+N_DRAWN = 300  # points of the file in curves
+SPANS = {1: "Hour", 24: "Day", 168: "Week"}  # hours of the curves
+Hours = Annotated[int, Query(ge=1, le=168)]
 
 router = console_router()
 
 
-class Counts(Struct):
-    """Sums since the start, and present sizes. A page makes rates and quantiles of the difference of two.
+class State(NamedTuple):
+    """Whether all is well.
 
     Attributes:
-        at_s: Unix seconds at which they were read.
-        reads: times to answer reads.
-        freshness: times until ratings were visible.
-        learned: ratings and events that were learned.
-        host_bytes: memory of all processes of the service.
-        device_bytes: memory of the GPU, see `gpu.base.backend.Backend.device_bytes`.
+        errors: why the service is not ready, or does not tell.
+        failed: jobs that failed, and of whose kind and name no later one has succeeded.
+        alerts: those that fire.
     """
 
-    at_s: float
-    reads: Buckets
-    freshness: Buckets
-    learned: float
-    host_bytes: float
-    device_bytes: dict[str, float]
+    errors: list[str]
+    failed: list[Job]
+    alerts: list[Alert]
 
 
 @router.get("/overview")
-async def get_overview(request: Request, serving: TheService) -> Response:
+async def get_overview(request: Request, serving: TheService, hours: Hours = 1) -> Response:
     """The page; its script then asks for counts every few seconds."""
-    return page(request, "overview.html", stats=await part(serving.operate(GetStats()), Stats))
+    stats = await part(serving.operate(GetStats()), Stats)
+    return page(request, "overview.html", stats=stats, state=await state_of(serving), hours=hours, spans=SPANS)
+
+
+@router.get("/state")
+async def get_state(request: Request, serving: TheService) -> Response:
+    """Whether all is well, alone."""
+    return page(request, "state.html", state=await state_of(serving))
 
 
 @router.get("/sizes")
@@ -77,28 +70,52 @@ async def get_counts(serving: TheService) -> Response:
     return Response(msgspec.json.encode(await asyncio.to_thread(counts_of, text)), media_type=JSON.decode())
 
 
-def counts_of(text: str) -> Counts:
-    """The counts in a page of metrics; takes a millisecond, the parser of the metrics library five."""
-    samples: dict[str, Samples] = {name: [] for name in SERIES}
-    for name, labels, value in _SAMPLE.findall(text):
-        samples[name].append((dict(_LABEL.findall(labels)), float(value)))
-    requests, freshness, learned, device, host = samples.values()
-    routes = {"GET": READS, "POST": LISTS}
-    reads = [sample for sample in requests if sample[0]["route"].startswith(routes.get(sample[0]["method"], ()))]
-    return Counts(
-        round(time.time(), 3),
-        buckets_of(reads),
-        buckets_of(freshness),
-        sum(value for _, value in learned),
-        sum(value for _, value in host),
-        {labels["of"]: value for labels, value in device},
+@router.get("/history")
+async def get_history(serving: TheService, hours: Hours = 1) -> Response:
+    """Counts of the last hours as JSON, the oldest first."""
+    recorded = await asyncio.to_thread(points.read, serving.settings.data, hours * 3600)
+    return Response(msgspec.json.encode(drawn(recorded, hours, time.time())), media_type=JSON.decode())
+
+
+def drawn(all_points: list[Counts], hours: int, now_s: float) -> list[Counts]:
+    """At most `N_DRAWN` points of the last hours, as even as they are."""
+    within = [one for one in all_points if 0 <= now_s - one.at_s <= hours * 3600]
+    every = -(-len(within) // N_DRAWN) or 1
+    return within[::-every][::-1]  # with the newest
+
+
+async def state_of(serving: Serving) -> State:
+    """Whether all is well now."""
+    ready, jobs, recorded = await asyncio.gather(
+        part(serving.operate(GetReadiness()), Ready),
+        part(serving.operate(ListJobs()), dict[str, list[Job]]),
+        asyncio.to_thread(points.read, serving.settings.data, LONGEST_S),
     )
+    errors = dict.fromkeys(one.error for one in (ready, jobs) if one.error is not None)
+    return State(list(errors), [] if jobs.error else failed(jobs.value["jobs"]), firing(recorded, time.time()))
 
 
-def buckets_of(samples: Iterable[tuple[dict[str, str], float]]) -> Buckets:
-    """The sum of several histograms with the same bounds."""
-    sums: dict[float, float] = {}
-    for labels, value in samples:
-        bound = float(labels["le"])
-        sums[bound] = sums.get(bound, 0.0) + value
-    return [(bound if math.isfinite(bound) else None, sums[bound]) for bound in sorted(sums)]
+def failed(jobs: list[Job]) -> list[Job]:
+    """Those that failed, and of whose kind and name no later one has succeeded; `jobs` has the newest first."""
+    well, found = set[tuple[str, str | None]](), []
+    for job in jobs:
+        if job.state == "succeeded":
+            well.add((job.kind, job.name))
+        elif job.state == "failed" and (job.kind, job.name) not in well:
+            found.append(job)
+    return found
+
+
+def firing(recorded: list[Counts], now_s: float) -> list[Alert]:
+    """The alerts whose conditions have held for as long as their rules say; none if nothing was recorded lately."""
+    if not recorded or now_s - recorded[-1].at_s > 2 * points.EVERY_S:
+        return []
+    newest = recorded[-1]
+    since = dict.fromkeys(newest.alerts, newest.at_s)
+    holds = set(newest.alerts)
+    for point in reversed(recorded):
+        holds &= set(point.alerts)
+        if not holds:
+            break
+        since |= dict.fromkeys(holds, point.at_s)
+    return [one for one in ALERTS if one.name in since and newest.at_s - since[one.name] >= 60 * one.lasts]

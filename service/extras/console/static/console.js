@@ -1,7 +1,7 @@
-// The overview: asks for counts every few seconds, and draws what has changed since.
+// The overview: draws the counts of the last hours, then asks for new ones every few seconds.
 "use strict";
 
-const EVERY_MS = 3000;
+const EVERY_MS = 3000, SLOWLY_MS = 30000; // for curves of an hour, and of more
 
 function figures(value) {
   return value >= 100 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
@@ -28,20 +28,25 @@ function show(before, now) {
   curves.memory.add(now.at_s, mb(now.host_bytes), mb(arrays), mb(taken));
 }
 
-async function poll() {
+function take(now) {
+  // After a restart the sums begin again: what lies between is unknown.
+  const hasRestarted = last !== null && (count(now.reads) < count(last.reads) || now.learned < last.learned);
+  if (last !== null && !hasRestarted && now.at_s > last.at_s) show(last, now);
+  last = now;
+}
+
+// Takes all counts of an address; an address may answer with one.
+async function poll(address) {
   const trouble = document.getElementById("trouble");
   try {
-    const answer = await fetch("counts", { headers: { accept: "application/json" } });
+    const answer = await fetch(address, { headers: { accept: "application/json" } });
     if (answer.status === 401) {
       location.assign("login");
       return;
     }
-    const now = await answer.json();
-    if (!answer.ok) throw new Error(`${now.title}: ${now.detail}`);
-    // After a restart the sums begin anew: what lies between is unknown.
-    const hasRestarted = last !== null && (count(now.reads) < count(last.reads) || now.learned < last.learned);
-    if (last !== null && !hasRestarted && now.at_s > last.at_s) show(last, now);
-    last = now;
+    const counts = await answer.json();
+    if (!answer.ok) throw new Error(`${counts.title}: ${counts.detail}`);
+    [counts].flat().forEach(take);
     trouble.hidden = true;
   } catch (error) {
     trouble.textContent = error.message;
@@ -49,19 +54,21 @@ async function poll() {
   }
 }
 
-function begin() {
+async function begin() {
+  const hours = Number(document.querySelector("[data-hours]").dataset.hours), seconds = hours * 3600;
   curves = {
-    reads: new Curves("reads", [""], rate),
-    readTimes: new Curves("read-p99", [""], milliseconds),
-    freshness: new Curves("freshness", ["p50", "p99"], milliseconds),
-    learned: new Curves("learned", [""], rate),
-    memory: new Curves("memory", ["host", "GPU", "GPU, all processes"], megabytes),
+    reads: new Curves("reads", [""], rate, seconds),
+    readTimes: new Curves("read-p99", [""], milliseconds, seconds),
+    freshness: new Curves("freshness", ["p50", "p99"], milliseconds, seconds),
+    learned: new Curves("learned", [""], rate, seconds),
+    memory: new Curves("memory", ["host", "GPU", "GPU, all processes"], megabytes, seconds),
   };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     Object.values(curves).forEach((one) => one.draw());
   });
-  poll();
-  setInterval(() => document.hidden || poll(), EVERY_MS);
+  await poll(`history?hours=${hours}`);
+  poll("counts");
+  setInterval(() => document.hidden || poll("counts"), hours > 1 ? SLOWLY_MS : EVERY_MS);
 }
 
 document.addEventListener("DOMContentLoaded", begin);

@@ -1,7 +1,6 @@
 // What curves are drawn from: rates and quantiles of the difference of two counts, and plots of them.
 "use strict";
 
-const POINTS = 200; // on each curve; older ones go
 const COLORS = ["--first", "--second", "--third"];
 const SHORTEST_S = 60; // seconds that a plot shows at least
 
@@ -24,9 +23,10 @@ function count(buckets) {
   return buckets.length ? buckets[buckets.length - 1][1] : 0;
 }
 
-// The time of day in UTC.
-function time(seconds) {
-  return new Date(seconds * 1000).toISOString().slice(11, 19);
+// The time of day in UTC, with its day if the curves have several.
+function time(seconds, ofDays) {
+  const text = new Date(seconds * 1000).toISOString();
+  return ofDays ? `${text.slice(5, 10)} ${text.slice(11, 16)}` : text.slice(11, 19);
 }
 
 // `light-dark(...)` resolved to the color of the present scheme: a canvas knows no such function.
@@ -41,8 +41,9 @@ function color(name) {
 
 // One plot of several series over the same times.
 class Curves {
-  constructor(id, names, text) {
+  constructor(id, names, text, seconds) {
     this.figure = document.getElementById(id);
+    this.seconds = seconds; // older points go
     this.names = names;
     this.text = text;
     this.data = [[], ...names.map(() => [])];
@@ -75,7 +76,7 @@ class Curves {
         } },
         y: { range: (plot, low, high) => [0, high > 0 ? high * 1.15 : 1] },
       },
-      axes: [{ ...axis, size: 28, space: 80, values: (plot, ticks) => ticks.map(time) }, { ...axis, size: 64, values: (plot, ticks) => ticks.map((tick) => this.text(tick)) }],
+      axes: [{ ...axis, size: 28, space: 80, values: (plot, ticks) => ticks.map((tick) => time(tick, this.seconds > 86400)) }, { ...axis, size: 64, values: (plot, ticks) => ticks.map((tick) => this.text(tick)) }],
       series: [{}, ...series],
     };
     this.plot = new uPlot(options, this.data, this.figure.querySelector(".plot"));
@@ -97,8 +98,8 @@ class Curves {
   add(at, ...values) {
     [at, ...values].forEach((value, place) => {
       this.data[place].push(value ?? null);
-      if (this.data[place].length > POINTS) this.data[place].shift();
     });
+    while (this.data[0][0] < at - this.seconds) this.data.forEach((one) => one.shift());
     this.plot.setData(this.data);
     this.figure.querySelector("output").replaceChildren(...this.shown(values));
   }

@@ -435,6 +435,15 @@ def test_a_data_set_has_a_console_of_its_own(service, admin):
         assert {one.path for one in visitor.cookies.jar} == {"/d/films/console"}
         page = visitor.open("overview")
         assert (page.status_code, "films" in text_of(page)) == (200, True)
+        assert "All is well: the service is ready, no job has failed, no alert fires." in text_of(page)
+        eventually(lambda: visitor.open("history").json() != [])
+        assert visitor.open("history").json()[0].keys() == visitor.open("counts").json().keys()
+        below_0 = [{"user": "u", "item": "i", "rating": -1.0}, {"user": "v", "item": "i", "rating": 2.0}]
+        api_of_films = {"X-API-Key": ADMIN_KEY}
+        assert visitor.post("/ratings", json=below_0, headers=api_of_films).json()["accepted"] == 2
+        job = visitor.submit("retrain", algorithm="nmf", then="live").headers["location"].removeprefix("job?id=")
+        reason = f'<a href="job?id={job}">train nmf</a>: Invalid'
+        eventually(lambda: reason in visitor.open("state").text)
         ours = next(one.value for one in visitor.cookies.jar if one.name == "nearfield_console")
     stolen = httpx.get(f"{service.client.base_url}/console/overview", headers={"cookie": f"nearfield_console={ours}"})
     assert stolen.status_code == 303

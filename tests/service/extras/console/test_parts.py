@@ -9,9 +9,9 @@ from gpu.algorithms import ALGORITHMS, params_for
 from gpu.base.errors import InvalidParams
 from service.base.errors import InvalidRequest
 from service.engine.models.model_info import ModelInfo
+from service.extras.console.counts import counts_of
 from service.extras.console.items import histogram
 from service.extras.console.models import verb_of
-from service.extras.console.overview import counts_of
 from service.extras.console.training_form import THEN, fields_of, training_of
 from service.telemetry.metrics import Metrics
 from service.telemetry.request_metrics import REQUEST_SECONDS

@@ -64,7 +64,6 @@ class ProblemDocument(Struct):
         errors: the first ten refused values, if the problem is about values.
         errors_left_out: number of further refused values.
         reason, fraction: why the service is not ready, and how much of its start is done (0 to 1).
-        job: id of the conflicting job.
     """
 
     type: str
@@ -76,4 +75,3 @@ class ProblemDocument(Struct):
     errors_left_out: int | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     fraction: float | UnsetType = UNSET
-    job: str | UnsetType = UNSET

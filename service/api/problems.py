@@ -15,7 +15,6 @@ from service.api.errors import BodyTooLarge, KeyRefused, MalformedBody
 from service.base.errors import NotFound, NotReady, ServiceError
 from service.base.validation import MAX_SHOWN, reason_of
 from service.engine.queries.few_faults import LEFT_OUT, MAX_FAULTS
-from service.jobs.errors import JobQueued
 
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:nearfield:problem:"
@@ -38,9 +37,7 @@ def of_error(error: Exception, request_id: str) -> tuple[int, bytes, Headers] | 
                 headers += [(b"www-authenticate", one) for one in error.challenges]
             if error.closes:
                 headers.append(CLOSE)
-            if isinstance(error, JobQueued):
-                members["job"] = error.job_id
-            elif isinstance(error, NotReady) and error.fraction is not None:
+            if isinstance(error, NotReady) and error.fraction is not None:
                 members |= {"reason": detail, "fraction": error.fraction}
         case RequestValidationError():
             refusals = error.errors()

@@ -107,9 +107,10 @@ class Jobs:
     def submit_training(self, training: Training) -> Job:
         """Queue a training on all ratings acknowledged until now. One runs at a time, the oldest first.
 
+        If the same training waits already, it is the one that is returned; it will read these ratings too.
+
         Raises:
             Conflict: it shall be a shadow, and a model of that name answers.
-            JobQueued: another training of the model is queued and has not begun.
             NoMinutesLeft: trainings have used their quota.
         """
         if self.seconds_left() <= 0:
@@ -117,7 +118,7 @@ class Jobs:
             raise NoMinutesLeft(NO_MINUTES.format(self._quota_s / MINUTE_S), max(1, math.ceil(oldest_s + DAY_S)))
         if training.shadow:
             live_versions.check_shadow(live_versions.read_all(self._data), training.name)
-        return self._submit({"kind": TRAIN, **training.fields()}, self._stream.last_id(), model=training.name)
+        return self._submit({"kind": TRAIN, **training.fields()}, self._stream.last_id(), once=True)
 
     def submit_forgetting(self, user: str, position: StreamId) -> Job:
         """Queue the removal from disk of all data of `user` before the entry `position`."""
@@ -202,11 +203,10 @@ class Jobs:
         """Cancel the queued and running trainings of the model `name`; returns their ids."""
         return [self._table.cancel(job_id)["id"] for job_id in self.trainings(name)]
 
-    def _submit(self, fields: dict[str, str], watermark: StreamId, model: str = "") -> Job:
-        job_id = secrets.token_hex(6)
+    def _submit(self, fields: dict[str, str], watermark: StreamId, *, once: bool = False) -> Job:
         trace = fairness.current.get().trace
-        cause = {} if trace is None else {FIELD: trace.header}
-        self._table.submit(job_id, {**fields, **cause, "watermark": str(watermark)}, model=model)
+        further = {"watermark": str(watermark)} | ({} if trace is None else {FIELD: trace.header})
+        job_id = self._table.submit(secrets.token_hex(6), fields, further, once=once)
         self._stream.request_commit(watermark)
         job = self.get(job_id)
         if job.reason is not None:

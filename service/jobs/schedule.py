@@ -13,7 +13,7 @@ import structlog
 
 from gpu.algorithms import ALGORITHMS
 from gpu.base.errors import InvalidParams
-from service.jobs.errors import JobQueued, NoMinutesLeft
+from service.jobs.errors import NoMinutesLeft
 from service.jobs.jobs import Jobs
 from service.jobs.training import Training
 from service.settings.settings import Settings
@@ -94,7 +94,7 @@ class Retraining:
         attempt = self._log.last_id(), time.time()
         try:
             self._jobs.submit_training(Training.of(last.algorithm, last.params, name, shadow=last.is_shadow))
-        except (JobQueued, NoMinutesLeft):
+        except NoMinutesLeft:
             return
         except InvalidParams as error:  # another version of the service wrote the snapshot, with other parameters
             _log.error("model cannot be retrained as before: train it once by hand", model=name, error=str(error))

@@ -23,7 +23,7 @@ import msgspec
 import redis
 from redis.exceptions import NoPermissionError
 
-from service.jobs.errors import JobQueued, UnknownJob
+from service.jobs.errors import UnknownJob
 from service.settings.keyspace import DEFAULT, Keyspace
 from service.storage.streams.redis_client import connect, translated
 
@@ -77,26 +77,29 @@ end
     .replace("QUERY", QUERY)
 )
 
-# ARGV: id, now in ms, the model of a training or '', most jobs, then field, value, ...; returns the id of a training of
-# the model that has not begun.
+# ARGV: id, now in ms, most jobs, n, then field, value, ...; returns the id of the queued job. That is another one if it
+# waits already with the same values of the first n fields, and it gets the further ones.
 _SUBMIT = """
-if ARGV[3] ~= '' then
-  for _, id in ipairs(redis.call('LRANGE', P .. 's:queue', 0, -1)) do
-    local name = redis.call('HGET', key(id), 'name') or redis.call('HGET', key(id), 'algorithm')
-    if kind(id) == 'train' and name == ARGV[3] then return id end
+local further = 5 + 2 * ARGV[4]
+for _, id in ipairs(further > 5 and redis.call('LRANGE', P .. 's:queue', 0, -1) or {}) do
+  local is_same = true
+  for n = 5, further - 1, 2 do is_same = is_same and redis.call('HGET', key(id), ARGV[n]) == ARGV[n + 1] end
+  if is_same then
+    if ARGV[further] then redis.call('HSET', key(id), unpack(ARGV, further)) end
+    return id
   end
 end
 redis.call('HSET', key(ARGV[1]), 'id', ARGV[1], 'state', 'queued', 'created_ms', ARGV[2], unpack(ARGV, 5))
 redis.call('ZADD', P .. 's', redis.call('INCR', P .. 's:count'), ARGV[1])
 redis.call('RPUSH', P .. 's:queue', ARGV[1])
 redis.pcall('PUBLISH', P .. 's:wake', ARGV[1])
-for _, id in ipairs(redis.call('ZRANGE', P .. 's', 0, -1 - ARGV[4])) do
+for _, id in ipairs(redis.call('ZRANGE', P .. 's', 0, -1 - ARGV[3])) do
   if state(id) ~= 'queued' and state(id) ~= 'running' then
     redis.call('ZREM', P .. 's', id)
     redis.call('DEL', key(id))
   end
 end
-return false
+return ARGV[1]
 """
 
 # ARGV: worker, lease in ms, now in ms; returns the id of the oldest queued job that may run. A forgetting runs alone,
@@ -175,22 +178,21 @@ class JobTable:
         self._submit, self._claim, self._renew, self._finish, self._cancel, self._get, self._list = scripts
         self._release = self._client.register_script(_COMMON + _RELEASE)
 
-    def submit(self, job_id: str, fields: Mapping[str, str], *, model: str = "") -> None:
-        """Queue a job.
+    def submit(
+        self, job_id: str, fields: Mapping[str, str], further: Mapping[str, str] = {}, *, once: bool = False
+    ) -> str:
+        """Queue a job, and return its id.
 
         Args:
             job_id: unique.
-            fields: the fields that its worker needs, at least `kind`.
-            model: of a training: refuse while another one of the same model is queued.
-
-        Raises:
-            JobQueued: there is one, and it has not begun.
+            fields: what was asked for, at least `kind`.
+            further: fields of this request.
+            once: if a job with the same `fields` waits already, it gets `further`, and its id is returned.
         """
-        arguments = [job_id, now_ms(), model, MAX_JOBS, *flat(fields)]
+        arguments = [job_id, now_ms(), MAX_JOBS, len(fields) if once else 0, *flat(fields), *flat(further)]
         with translated():
-            other = self._submit(keys=[self._prefix], args=arguments)
-        if other:
-            raise JobQueued(other.decode())
+            queued: bytes = self._submit(keys=[self._prefix], args=arguments)
+        return queued.decode()
 
     def claim(self, worker: str) -> JobFields | None:
         """Take the oldest queued job that may run, with a lease of ten seconds; None if there is none."""

@@ -296,10 +296,9 @@ PROBLEMS = {
     ),
     409: problem_like(
         409,
-        "job-queued",
-        "A job is queued already",
-        f"A training of this model is queued already (job {JOB}): wait for it or cancel it",
-        job=JOB,
+        "conflict",
+        "Conflict",
+        f"Invalid name of a shadow: expected one that does not answer, got {MODEL!r}; name it otherwise",
     ),
     413: problem_like(
         413, "body-too-large", "Body too large", "Invalid body: expected at most 1,048,576 bytes, got 2,000,000"

@@ -74,15 +74,13 @@ class MergeBody(Wait):
 @router.post(
     "/retrain",
     status_code=202,
-    responses=answers(
-        Job,
-        202,
-        "Queued",
-        http_409="A training of the model is queued already, or the name of the shadow is that of a model that answers",
-    ),
+    responses=answers(Job, 202, "Queued", http_409="The name of the shadow is that of a model that answers"),
 )
 async def retrain(body: Retrain, query: NoQuery, serving: TheService) -> bytes:
-    """Train a model on every rating acknowledged so far; it goes live if it is good enough."""
+    """Train a model on every rating acknowledged so far; it goes live if it is good enough.
+
+    If the same training waits already, the answer is its job, which will read these ratings too.
+    """
     return made("job", await serving.operate(operations.SubmitTraining(body.judged())))
 
 

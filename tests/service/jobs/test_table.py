@@ -1,13 +1,14 @@
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 import pytest
 import redis
 
 from service.jobs import table
-from service.jobs.errors import JobQueued, UnknownJob
+from service.jobs.errors import UnknownJob
 from service.jobs.table import JobTable
 from service.storage.errors import StreamUnavailable
 from service.storage.streams.redis_server import RedisServer
@@ -28,7 +29,7 @@ def claimed(jobs: JobTable, worker: str) -> str | None:
 
 def submit(jobs: JobTable, job_id: str, model: str | None = None, kind: str = "train") -> None:
     name = model or f"model of {job_id}"
-    jobs.submit(job_id, {"kind": kind, "name": name}, model=name if kind == "train" else "")
+    jobs.submit(job_id, {"kind": kind, "name": name})
 
 
 def test_a_job_from_submission_to_its_end(jobs: JobTable) -> None:
@@ -46,17 +47,17 @@ def test_a_job_from_submission_to_its_end(jobs: JobTable) -> None:
     assert jobs.claim("w") is None
 
 
-def test_a_second_training_of_a_model_is_refused_until_the_first_begins(jobs: JobTable) -> None:
-    submit(jobs, "a", "als")
-    with pytest.raises(JobQueued) as caught:
-        submit(jobs, "b", "als")
-    assert caught.value.job_id == "a"
-    submit(jobs, "other", "sgd")
-    jobs.claim("w")
-    submit(jobs, "b", "als")
-    with pytest.raises(JobQueued):
-        submit(jobs, "c", "als")
-    assert [job["id"] for job in jobs.all()] == ["b", "other", "a"]
+def test_the_same_training_waits_once_and_reads_what_came_later(jobs: JobTable) -> None:
+    asked = {"kind": "train", "name": "als", "params": "{}"}
+    assert jobs.submit("a", asked, {"watermark": "1-0"}, once=True) == "a"
+    assert jobs.submit("b", asked, {"watermark": "2-0", "traceparent": "t"}, once=True) == "a"
+    assert (jobs.get("a")["watermark"], jobs.get("a")["traceparent"]) == ("2-0", "t")
+    assert jobs.submit("other", asked | {"params": '{"n_factors":8}'}, once=True) == "other"
+    assert claimed(jobs, "w") == "a"
+    assert jobs.submit("c", asked, once=True) == "c", "what runs has read its ratings already"
+    assert jobs.submit("d", asked, once=True) == "c"
+    assert jobs.submit("e", asked) == "e"
+    assert [job["id"] for job in jobs.all()] == ["e", "c", "other", "a"]
 
 
 def test_one_training_runs_at_a_time_and_other_jobs_go_past_it(jobs: JobTable) -> None:
@@ -77,22 +78,10 @@ def test_one_training_runs_at_a_time_and_other_jobs_go_past_it(jobs: JobTable) -
 
 
 def test_of_many_at_once_one_is_taken(jobs: JobTable) -> None:
-    outcomes: list[str] = []
-
-    def attempt(job_id: str) -> None:
-        try:
-            submit(jobs, job_id, "als")
-            outcomes.append(job_id)
-        except JobQueued:
-            pass
-
-    threads = [threading.Thread(target=attempt, args=(str(n),)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(outcomes) == 1
-    assert [job["id"] for job in jobs.all()] == outcomes
+    with ThreadPoolExecutor(8) as pool:
+        ids = set(pool.map(lambda n: jobs.submit(str(n), {"kind": "train", "name": "als"}, once=True), range(8)))
+    assert [job["id"] for job in jobs.all()] == list(ids)
+    assert len(ids) == 1
 
 
 def test_without_a_lease_the_worker_is_dead(jobs: JobTable, client: redis.Redis) -> None:

@@ -16,7 +16,6 @@ from service.base.errors import NotReady, ServiceError, TooManyRequests
 from service.engine.new_ids import TooManyNewIds, TooManyNewNames
 from service.engine.queries import Recommend
 from service.engine.queries.columns import Ids
-from service.jobs.errors import JobQueued
 from service.processes import messages
 from service.processes.messages import (
     Failed,
@@ -31,7 +30,6 @@ from service.processes.messages import (
 from service.storage.sources import MAX_OFFSET, Source
 
 BUILT = {
-    JobQueued: JobQueued("job-7"),
     TooManyRequests: TooManyRequests("slower", 12),
     TooManyNewIds: TooManyNewIds("too new", 3000),
     TooManyNewNames: TooManyNewNames("too new", 3000),

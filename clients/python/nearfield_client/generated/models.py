@@ -539,7 +539,6 @@ class ProblemDocument(OpenModel):
         errors: the first ten refused values, if the problem is about values.
         errors_left_out: number of further refused values.
         reason, fraction: why the service is not ready, and how much of its start is done (0 to 1).
-        job: id of the conflicting job.
     """
 
     type_: str
@@ -551,7 +550,6 @@ class ProblemDocument(OpenModel):
     errors_left_out: int | None = None
     reason: str | None = None
     fraction: float | None = None
-    job: str | None = None
 
 
 @dataclass

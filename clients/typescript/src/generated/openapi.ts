@@ -474,7 +474,6 @@ export interface Schemas {
    *     errors: the first ten refused values, if the problem is about values.
    *     errors_left_out: number of further refused values.
    *     reason, fraction: why the service is not ready, and how much of its start is done (0 to 1).
-   *     job: id of the conflicting job.
    */
   ProblemDocument: {
     type: string;
@@ -486,7 +485,6 @@ export interface Schemas {
     errors_left_out?: number;
     reason?: string;
     fraction?: number;
-    job?: string;
   };
   /** One refused value: its path in the request, and the reason. */
   Fault: { place: string; error: string };
@@ -1948,7 +1946,11 @@ export interface paths {
     };
   };
   "/admin/retrain": {
-    /** Train a model on every rating acknowledged so far; it goes live if it is good enough. */
+    /**
+     * Train a model on every rating acknowledged so far; it goes live if it is good enough.
+     *
+     * If the same training waits already, the answer is its job, which will read these ratings too.
+     */
     post: {
       requestBody: { content: { "application/json": Schemas["Retrain"] } };
       responses: { 202: { content: { "application/json": Schemas["Job"] } } };

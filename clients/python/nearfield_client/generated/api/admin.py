@@ -103,7 +103,10 @@ def list_hidden_items(
 
 @operation("POST", "/admin/retrain")
 def retrain(*, client: Session, body: Retrain) -> Job:
-    """Train a model on every rating acknowledged so far; it goes live if it is good enough."""
+    """Train a model on every rating acknowledged so far; it goes live if it is good enough.
+
+    If the same training waits already, the answer is its job, which will read these ratings too.
+    """
     ...
 
 

@@ -183,21 +183,24 @@ def train(
         tls = {"cluster_tls_ca": tls_ca, "cluster_tls_cert": tls_cert, "cluster_tls_key": tls_key}
         forming = team_of(arguments.settings({"trainer_ranks": ranks, "cluster": cluster} | tls))
     chosen = arguments.backend(backend, memory)
-    sources, printer = arguments.sources(ratings, events, test, reading), Printer(json)
-    divided = offline.Data.parts(*sources, test_fraction or 0.0, seed, split, folds)
-    if folds > 1:
-        return printer.line(offline.train_folds(divided, folds, params, chosen, printer.line, out))
-    data = next(divided)
-    if plan:
-        return printer.report(*shown(size_of(data.train), params, gpus, memory))
-    with progress(f"Training {algorithm}", params.n_epochs) as bar, forming as team:
+    printer = Printer(json)
+    with progress(f"Training {algorithm}", params.n_epochs) as bar:
+        bar.begin("reading")
+        sources = arguments.sources(ratings, events, test, reading)
+        divided = offline.Data.parts(*sources, test_fraction or 0.0, seed, split, folds)
+        if folds > 1:
+            return printer.line(offline.train_folds(divided, folds, params, chosen, printer.line, out))
+        data = next(divided)
+        if plan:
+            return printer.report(*shown(size_of(data.train), params, gpus, memory))
 
         def on_line(line: dict[str, Any]) -> None:
             metrics = "  ".join(f"{name} {line[name]:.4f}" for name in closing_line.BEST if name in line)
             bar.advance(note=f"epoch {line['epoch']} of {params.n_epochs}  {metrics}")
             printer.line(line)
 
-        return printer.line(offline.train(data, params, chosen, on_line, out, team))
+        with forming as team:
+            return printer.line(offline.train(data, params, chosen, on_line, out, team, bar.begin))
 
 
 @app.command(short_help="Find the best parameters for a file.", epilog=ALGORITHM_LINES)

@@ -88,6 +88,12 @@ class Bar:
         """Advance to `n` and show `note` after the bar."""
         self._bars.update(self._task, completed=n, note=note)
 
+    def begin(self, phase: str) -> None:
+        """Show that a phase begins: after the bar, or as a line of its own if stderr is no terminal."""
+        if self._bars.disable:
+            print(f"{self._bars.tasks[0].description.strip()}: {phase}", file=sys.stderr, flush=True)
+        self._bars.update(self._task, note=phase)
+
     def tell(self, n: float, note: str) -> None:
         """Advance to `n` and show `note`: after the bar, or as a line of its own if stderr is no terminal."""
         now_s = time.monotonic()

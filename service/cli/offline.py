@@ -345,6 +345,7 @@ def train(
     on_line: OnLine,
     out: Path | None = None,
     team: Team | None = None,
+    on_phase: Callable[[str], None] = lambda _phase: None,
 ) -> dict[str, Any]:
     """Fit a model to `data.train`, report each epoch to `on_line`, and return the closing line.
 
@@ -355,6 +356,7 @@ def train(
         on_line: called with `{"epoch", "seconds", "train_rmse", "test_rmse", …}` after each epoch.
         out: folder for the snapshot; None writes none.
         team: processes that train together; None trains in this one.
+        on_phase: called with the name of each phase that begins: training, measuring, writing.
     """
     lines: list[dict[str, Any]] = []
     if out is not None:
@@ -364,6 +366,7 @@ def train(
         lines.append({"epoch": report.epoch, "seconds": report.seconds, **report.metrics})
         on_line(lines[-1])
 
+    on_phase("training")
     with naming(data.ids):
         ratings, n_far = gpu.usable(data.train, params)
         run, n_ranks = (gpu.run_here, 1) if team is None else (team.run, team.n_ranks)
@@ -378,6 +381,7 @@ def train(
             times=data.times,
             selection=selection,
         )
+        on_phase("measuring")
         if data.times is not None:
             trend = learned(ratings, data.times, model.params, backend)
             model.calibration = replace(model.calibration, trend=trend)
@@ -403,6 +407,7 @@ def train(
         **({} if team is None else {"ranks": team.n_ranks, "restarts": team.n_restarts}),
     }
     if out is not None:
+        on_phase("writing")
         metrics = {name: v for name, v in closing_line.metrics_of(lines[-1]).items() if math.isfinite(v)}  # as JSON has
         user_ids, item_ids = data.ids()
         manifest = snapshot.write(out, model, user_ids, item_ids, metrics=metrics, watermark=str(ZERO))

@@ -217,6 +217,15 @@ def test_train_prints_json_lines_only(algorithm, ratings_csv, tmp_path, capsys):
     assert (last.get("values") == "ratings") == ALGORITHMS[algorithm].params.has_values == ("dislikes_below" in last)
 
 
+def test_train_tells_its_phases_when_piped(ratings_csv, tmp_path, capsys):
+    command = ["train", "--ratings", str(ratings_csv), "--algorithm", "als", "--out", str(tmp_path / "models")]
+    assert run([*command, "--set", "n_factors=4"]) == 0
+    told = capsys.readouterr().err
+    phases = [line.removeprefix("Training als: ") for line in told.splitlines() if line.startswith("Training als: ")]
+    assert phases == ["reading", "training", "measuring", "writing"]
+    assert "\x1b" not in told
+
+
 @pytest.mark.parametrize("suffix", [".npz", ".mat"])
 def test_topics_of_a_matrix(suffix, tmp_path, capsys):
     """Two kinds of documents with words of their own: two factors, each with the words and documents of one kind."""

@@ -12,6 +12,7 @@ from service.engine.models.model_info import ModelInfo
 from service.engine.queries import Recommend
 from service.jobs.jobs import Job
 from service.jobs.training import Training
+from service.jobs.undo import Undo
 from service.storage.list_files import ListFile
 from service.telemetry.metrics import PLAIN_TEXT
 
@@ -76,6 +77,12 @@ class SubmitLists(Struct, frozen=True, tag=True):
     user_filter: str | None
 
 
+class SubmitUndo(Struct, frozen=True, tag=True):
+    """Asks for a `Job`, see `Jobs.submit_undo`."""
+
+    undo: Undo
+
+
 class GetStats(Struct, frozen=True, tag=True):
     """Asks for `Stats`, see `Statistics.take`."""
 
@@ -108,6 +115,7 @@ Operation = (
     | GetStats
     | ArchiveAll
     | SubmitLists
+    | SubmitUndo
     | CheckNewIds
     | CheckNewNames
     | SubmitTraining

@@ -25,6 +25,7 @@ from service.cli.options import (
     Json,
     Patch,
     Redis,
+    Undo,
     Url,
     reads_a_file,
 )
@@ -46,23 +47,30 @@ def import_(
     patch: Patch = False,
     format_: Format = None,
     dry_run: DryRun = False,
+    undo: Undo = False,
     *,
     reading: FileOptions,
 ) -> int:
-    """Post ratings, events or items of a file to a service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY if set."""
+    """Post ratings, events or items of a file to a service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY if set.
+
+    --undo takes what the file has sent back, with NEARFIELD_ADMIN_KEY if set; with --dry-run it counts.
+    """
     from service.base.limits import MAX_RATING
     from service.cli import importer
     from service.cli.client import Client
     from service.cli.files import events_file, items_file, ratings_file, standard_input
 
     items = items or patch
-    if items and events:
-        raise typer.BadParameter("expected --items or --events, got both")
+    if items and (events or undo):
+        raise typer.BadParameter(f"expected --items or {'--events' if events else '--undo'}, got both")
     how = reading.how(largest=MAX_RATING, of_events=events)
     if items and how.choice:
         raise typer.BadParameter("expected names of columns with a file of ratings, got --items")
     content: Any
     with standard_input.opened(file, format_) as path:
+        source = "" if items else f"import:{ratings_file.digest_of(path, how)}"
+        if undo:
+            return _undone(source, url, data_set, dry_run=dry_run)
         if events:
             content = events_file.read(path, how)
         else:
@@ -79,21 +87,40 @@ def import_(
         if items and not patch:
             complain(importer.replaces(content.elements), 0)
         with progress("Importing", n) as bar:
-            if events:
-                receipt = importer.send_events(client, content, bar.advance)
-            elif items:
+            if items:
                 receipt = importer.send_items(client, content.elements, bar.advance, patch=patch)
+            elif events:
+                sent = (event.element for event in content.events)
+                receipt = importer.send_file(client, "/events", source, sent, bar.advance)
             else:
-                receipt = importer.send(client, importer.records(content), bar.advance)
-    sent: list[Any] = []
+                receipt = importer.send_file(client, "/ratings", source, importer.records(content), bar.advance)
+    named: list[Any] = []
     if receipt.reasons and not items:  # these were sent in the order of their times
-        sent = [event.element for event in content.events] if events else [*importer.records(content)]
+        named = [event.element for event in content.events] if events else [*importer.records(content)]
     for position, reason in receipt.reasons:
-        whose = " (user {user}, item {item})".format(**sent[position]) if sent else ""
+        whose = " (user {user}, item {item})".format(**named[position]) if named else ""
         complain(f"{noun} {position + 1} of {name}{whose}: {reason}", FAILED)
     skipped = f", {receipt.skipped:,} of an earlier import of the file skipped" if receipt.skipped else ""
     typer.echo(f"{receipt.accepted:,} {noun}s accepted, {receipt.rejected:,} rejected{skipped}")
     return FAILED if receipt.rejected else 0
+
+
+def _undone(source: str, url: str, data_set: str | None, *, dry_run: bool) -> int:
+    from service.cli import importer
+    from service.cli.client import Client
+
+    with Client(url, arguments.settings({}).own_key("admin_key"), data_set) as client:
+        importer.check_answers(client)
+        with progress("Undoing", 1) as bar:
+            job = importer.undo(
+                client, source, lambda job: bar.tell(job["progress"], job["phase"] or job["state"]), dry_run=dry_run
+            )
+    if not (told := importer.told(job, dry_run=dry_run)):
+        return complain(
+            f"the service has nothing of this file ({source}): expected the file and the options of the import", FAILED
+        )
+    typer.echo(told)
+    return 0
 
 
 @app.command(short_help="Copy ratings and live models to a folder or a tar file.")

@@ -1,4 +1,4 @@
-"""Posts ratings or items of a file to a running service in batches, and waits when the service asks for it."""
+"""Posts ratings, events or items of a file to a service in batches, waiting when asked; or takes an import back."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ import msgspec
 import numpy as np
 
 from service.base.errors import ServiceError
-from service.cli.client import Client, RatingBody, RequestFailed
-from service.cli.files.events_file import EventsFile
+from service.cli.client import Client, Job, RatingBody, RequestFailed, segment
 from service.cli.files.items_file import Element
 from service.cli.files.ratings_file import RatingsFile
 
@@ -112,28 +111,59 @@ def send_items(
     return send_batches(client.patch_items if patch else client.put_items, client.address, parts, on_batch, sleep)
 
 
-def send_events(
+def send_file(
     client: Client,
-    file: EventsFile,
+    path: str,
+    source: str,
+    elements: Iterable[Any],
     on_batch: Callable[[int], None] = lambda _n: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Receipt:
-    """Post the events of a file, the oldest first, as `send` posts ratings.
+    """Post `elements` of a file to `path`, /ratings or /events, as `send` posts ratings.
 
-    The file is a source of batches (X-Source), so each counts once: also if it is sent again because the answer was
-    lost, or by another import of the same file.
+    The file is the `source` of batches (X-Source), so each counts once: also if it is sent again because the answer was
+    lost, or by another import of the same file. And `undo` can take all of them back.
     """
-    source, place = f"import:{file.digest}", 0
+    place = 0
 
     def post(lines: list[bytes]) -> dict[str, Any]:
-        return client.post_lines("/events", b"\n".join(lines), source, place + len(lines))
+        return client.post_lines(path, b"\n".join(lines), source, place + len(lines))
 
     receipt, encode = Receipt(), msgspec.json.Encoder().encode
-    for batch in batches((encode(event.element) for event in file.events), len):
+    for batch in batches(map(encode, elements), len):
         receipt.add(posted(partial(post, batch), client.address, sleep), place)
         place += len(batch)
         on_batch(len(batch))
     return receipt
+
+
+def undo(client: Client, source: str, on_poll: Callable[[Job], None], *, dry_run: bool = False) -> Job:
+    """Take everything back that an import has sent as `source`, or count it; return the job, whose `metrics` tell.
+
+    Raises:
+        RequestFailed, JobFailed: the service refused, or could not do it. What is done already stays done.
+    """
+    path = f"/admin/sources/{segment(source)}/undo"
+    return client.succeeded_job(client.request("POST", path, params={"dry_run": dry_run})["id"], on_poll)
+
+
+def told(job: Job, *, dry_run: bool = False) -> str:
+    """What an undoing has done, or would do, in words; empty if the service knows nothing of the source."""
+    n = {name: int(value) for name, value in job["metrics"].items()}
+    would = "would be " if dry_run else ""
+    words = []
+    if any(n[f"ratings_{what}"] for what in ("deleted", "restored", "kept")):
+        words.append(
+            f"{n['ratings_deleted'] + n['ratings_restored']:,} ratings {would}taken back"
+            f" ({n['ratings_restored']:,} to what they were before),"
+            f" {n['ratings_kept']:,} stay, because they were changed since"
+        )
+    if n["events_taken_back"] + n["events_kept"]:
+        words.append(
+            f"{n['events_taken_back']:,} events {would}taken back,"
+            f" {n['events_kept']:,} stay, without an event_id among the last 64 of their user"
+        )
+    return "; ".join([*words, *([job["reason"]] if job["reason"] else [])])
 
 
 def replaces(items: Iterable[Element]) -> str:

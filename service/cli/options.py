@@ -60,6 +60,9 @@ Patch = Annotated[
     bool, typer.Option("--patch", help="As --items, but keep the attributes that the file does not name.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Read and judge the file, and send nothing.")]
+Undo = Annotated[
+    bool, typer.Option("--undo", help="Take back what an import of the file with the same options has sent.")
+]
 DataSet = Annotated[
     str | None, typer.Option(help="Data set of the service; default: the one without a name.", metavar="NAME")
 ]

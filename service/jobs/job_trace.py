@@ -12,7 +12,7 @@ from service.telemetry.span import Span, Value
 from service.telemetry.trace_context import Trace
 from service.telemetry.traces import active
 
-NAMES = {"train": "training", "forget": "forgetting", "lists": "lists"}
+NAMES = {"train": "training", "forget": "forgetting", "lists": "lists", "undo": "undoing"}
 FIELD = "traceparent"  # of a job that is recorded
 
 

@@ -1,4 +1,4 @@
-"""`Jobs`: submits, shows and cancels jobs (trainings, forgettings, lists); `service.jobs.supervisor` runs them."""
+"""`Jobs`: submits, shows and cancels jobs; `service.jobs.supervisor` runs them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from service.jobs.errors import NoMinutesLeft
 from service.jobs.job_trace import FIELD
 from service.jobs.table import BEGUN, QUERY, JobFields, JobTable, is_shadow, name_of, now_ms
 from service.jobs.training import Training
+from service.jobs.undo import Undo
 from service.storage.errors import CorruptLiveFile, StreamUnavailable, UnknownModel
 from service.storage.events import StreamId
 from service.storage.snapshots import live_versions, version_names
@@ -25,7 +26,7 @@ from service.storage.snapshots.manifest import StoredCalibration
 from service.storage.streams.stream import Stream
 from service.telemetry.trace_context import Trace
 
-TRAIN, FORGET, LISTS = "train", "forget", "lists"
+TRAIN, FORGET, LISTS, UNDO = "train", "forget", "lists", "undo"
 MINUTE_S, DAY_S = 60.0, 86_400.0
 NO_MINUTES = (
     "trainings have taken their quota of {:g} minutes within 24 hours: wait, or set NEARFIELD_QUOTA_TRAINING_MINUTES"
@@ -44,9 +45,10 @@ class Job(msgspec.Struct):
     """One job as clients see it.
 
     Attributes:
-        kind: `train`, `forget` or `lists`.
+        kind: `train`, `forget`, `lists` or `undo`.
         name, shadow: the name of the model, and whether it becomes a shadow.
-        params: hyperparameters over the defaults; of `lists`, the body that was sent, with the number of its users.
+        params: hyperparameters over the defaults; of `lists`, the body that was sent, with the number of its users;
+            of `undo`, what is taken back.
         state: `activating` while this process does not yet serve the promoted version.
         progress: 0 to 1.
         phase: what a running job does now, such as `reading`, `epoch 3 of 12` or `compiling 4 of 40`.
@@ -162,6 +164,11 @@ class Jobs:
                 end = now if job["state"] == "running" else int(job.get("finished_ms", job[BEGUN]))
                 spans.append((max((int(job[BEGUN]) - now) / 1000, -DAY_S), (end - now) / 1000))
         return [(begin, end) for begin, end in spans if end > begin]
+
+    def submit_undo(self, undo: Undo) -> Job:
+        """Queue that everything which a source has sent until now is taken back, or counted."""
+        fields = {"kind": UNDO, "params": msgspec.json.encode(undo).decode()}
+        return self._submit(fields, self._stream.last_id(), once=True)
 
     def get(self, job_id: str) -> Job:
         """One job.

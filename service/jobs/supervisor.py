@@ -19,12 +19,13 @@ from service.base.errors import Unavailable
 from service.base.threads import PartThread, helper, unheard
 from service.jobs.forget import REMAINS, Places, forget
 from service.jobs.job_trace import JobTrace
-from service.jobs.jobs import FORGET, LISTS, NO_MINUTES, TRAIN, Jobs
+from service.jobs.jobs import FORGET, LISTS, NO_MINUTES, TRAIN, UNDO, Jobs
 from service.jobs.schedule import Retraining
 from service.jobs.table import BEGUN, JobFields, JobTable, is_shadow, name_of, now_ms
 from service.jobs.trainer_messages import TrainerMessage, decision
-from service.jobs.trainer_process import TrainerModule, TrainerProcess, listing, trainer_alone, training
+from service.jobs.trainer_process import TrainerModule, TrainerProcess, listing, planning, trainer_alone, training
 from service.jobs.turns import turn
+from service.jobs.undo import MERGED, Undo, Undoing
 from service.settings.settings import Settings
 from service.storage import exclusion
 from service.storage.errors import StreamUnavailable, UnknownModel
@@ -83,7 +84,7 @@ class Supervisor:
         self._jobs = Jobs(table, stream, settings.data, quota_minutes=settings.quota_training_minutes)
         self._retraining = Retraining(settings, log, self._jobs)
         self._renewed_s = 0.0
-        self._kinds = {TRAIN: self._train, LISTS: self._list, FORGET: self._forget}
+        self._kinds = {TRAIN: self._train, LISTS: self._list, FORGET: self._forget, UNDO: self._undo}
         self._stopping = threading.Event()
         self._thread = PartThread("supervisor", self._run, on_failure)
 
@@ -297,6 +298,28 @@ class Supervisor:
         metrics = msgspec.json.encode(last.metrics).decode()
         fields = {"progress": "1", "metrics": metrics, "version": last.version or ""}
         return fields if last.backend is None else fields | {"backend": last.backend}
+
+    # --- undoing
+
+    def _undo(self, job: JobFields) -> dict[str, str]:
+        self._await_log(job)
+        undo = msgspec.json.decode(job["params"], type=Undo)
+        with self._lock(job, shared=True) as lock:
+            self._tend(job, {"phase": "comparing"})
+            with planning(self._settings, job, lock) as (process, plan):
+                last = self._watch(job, process)
+                if last.outcome == "failed":
+                    raise _Interrupted("failed", last.error)
+                metrics, undoing = last.metrics, Undoing(self._stream, self._rating_log, undo, plan)
+                progress = ""
+                for share in () if undo.dry_run else undoing.steps():
+                    was, progress = progress, f"{share:.4f}"
+                    self._tend(job, None if progress == was else {"progress": progress, "phase": "writing"})
+        for name, n in undoing.left_out.items():
+            metrics[f"ratings_{name}"] -= n
+            metrics["ratings_kept"] += n
+        fields = {"progress": "1", "metrics": msgspec.json.encode(metrics).decode()}
+        return fields | ({"reason": MERGED} if undoing.has_merged else {})
 
     # --- forgetting
 

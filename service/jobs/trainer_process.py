@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from service.storage import exclusion
 from service.storage.files import FileLock
 
 NICENESS = 19  # lowest priority: a training uses idle processor time only
+WAITED_FOR = 10  # of a short job that someone waits for: at 19 it hardly begins beside busy processes
 TERMINATE_S = 3.0  # seconds between SIGTERM and SIGKILL
 TrainerModule = Callable[[Settings, bool], list[str]]
 
@@ -33,7 +35,13 @@ class TrainerProcess:
     Its standard input is a pipe to which nothing is written: when the pipe closes, the supervisor is gone.
     """
 
-    def __init__(self, command: list[str], lock: FileLock, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        lock: FileLock,
+        environment: dict[str, str] | None = None,
+        niceness: int = NICENESS,
+    ) -> None:
         """Start it; it inherits `lock`. `environment`: default: that of this process."""
         # A process group, not a session: Linux with autogroups first divides the processor among sessions, without
         # regard to niceness. A training in a session took a quarter of a core from Redis and the service.
@@ -46,7 +54,7 @@ class TrainerProcess:
             pass_fds=(lock.descriptor,),
             env=environment,
         )
-        os.setpriority(os.PRIO_PROCESS, self._process.pid, NICENESS)
+        os.setpriority(os.PRIO_PROCESS, self._process.pid, niceness)
         self._messages: queue.SimpleQueue[TrainerMessage] = queue.SimpleQueue()
         assert self._process.stderr is not None  # noqa: S101 (tells the type checker)
         self._last_words = LastWords(self._process.stderr, "trainer-stderr")
@@ -120,6 +128,20 @@ def listing(
         shutil.rmtree(work, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def planning(settings: Settings, job: JobFields, lock: FileLock) -> Iterator[tuple[TrainerProcess, Path]]:
+    """Run `service.jobs.undo_plan` for `job`, which writes the file that comes with it; see `training`."""
+    work = settings.data / exclusion.WORK / job["id"]
+    plan = work / "plan.ndjson"
+    options = {"data": settings.data, "undo": job["params"], "watermark": job["watermark"], "out": plan}
+    try:
+        work.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with running(["service.jobs.undo_plan"], options, lock, (), WAITED_FOR) as process:
+            yield process, plan
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
 def trainer_alone(settings: Settings, shares_gpu: bool) -> list[str]:
     """The module of a trainer that is one process."""
     return ["service.jobs.trainer"]
@@ -163,12 +185,12 @@ def training(
 
 @contextlib.contextmanager
 def running(
-    module: list[str], options: Mapping[str, Any], lock: FileLock, gpus: tuple[str, ...]
+    module: list[str], options: Mapping[str, Any], lock: FileLock, gpus: tuple[str, ...], niceness: int = NICENESS
 ) -> Iterator[TrainerProcess]:
     """Run a module with these options on `gpus`; it has ended when the context ends."""
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     command = [sys.executable, "-m", *module, *arguments]
-    process = TrainerProcess(command, lock, gpu_order.environment(gpus))
+    process = TrainerProcess(command, lock, gpu_order.environment(gpus), niceness)
     try:
         yield process
     finally:

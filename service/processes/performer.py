@@ -31,6 +31,7 @@ from service.api.operations import (
     Ready,
     SubmitLists,
     SubmitTraining,
+    SubmitUndo,
 )
 from service.api.serving import check_shared
 from service.base.errors import NotReady
@@ -76,6 +77,7 @@ _CALLS: dict[type, Callable[[Runtime, Any], Any]] = {
     GetJob: lambda runtime, asked: runtime.jobs.get(asked.job),
     CancelJob: lambda runtime, asked: runtime.jobs.cancel(asked.job),
     SubmitLists: lambda runtime, asked: runtime.jobs.submit_lists(asked.query, asked.body, asked.user_filter),
+    SubmitUndo: lambda runtime, asked: runtime.jobs.submit_undo(asked.undo),
     ArchiveAll: lambda runtime, _: Archived(str(runtime.archive_all())),
     GetStats: lambda runtime, _: runtime.statistics.take(),
     ListModels: lambda runtime, _: ModelList(runtime.hotswap.models()),

@@ -114,6 +114,7 @@ def given(client: Nearfield) -> dict[str, tuple[Any, ...]]:
         "get_experiment": ("trial",),
         "delete_experiment": ("trial",),
         "remove_source": ("queue",),
+        "undo_source": ("queue",),
         "make_lists": ({"body": ListsBody(n=3)},),
         "get_export": (lists.id,),
         "export": ({"what": "ratings", "format_": "ndjson"},),

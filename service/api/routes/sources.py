@@ -1,4 +1,4 @@
-"""Sources of batches: how far each has come, and how to let one start again."""
+"""Sources of batches: how far each has come, how to let one start again, and how to take one back."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from msgspec import Struct
 from pydantic import AfterValidator, Field
 
 from service.api.dependencies import DocumentName, TheService, answers, n_listed
+from service.api.door.audit import made
 from service.api.door.route import Route
+from service.api.operations import SubmitUndo
 from service.api.requests import Asked, takes
 from service.base.errors import Unavailable
 from service.base.ids import check_id
 from service.engine.queries.few_faults import Strict
 from service.engine.queries.source_queries import FindSource, ListedSource, ListSources, SourceList
+from service.jobs.jobs import Job
+from service.jobs.undo import Undo
 from service.storage.events import encode_unmark
 from service.storage.sources import MAX_OWNER_BYTES, Unmark
 
@@ -29,11 +33,17 @@ class SourcesQuery(Asked[ListSources]):
 
 
 class RemovalQuery(Strict):
-    """Parameters of `DELETE /admin/sources/{source}`."""
+    """Parameters of the removal of a source."""
 
     key: Annotated[str, AfterValidator(lambda key: key and check_id(key, MAX_OWNER_BYTES))] | None = Field(
         None, description="Only the source of this key, as the list names it; empty: of none. Default: of every key."
     )
+
+
+class UndoQuery(RemovalQuery):
+    """Parameters of `POST /admin/sources/{source}/undo`."""
+
+    dry_run: bool = Field(False, description="Whether to count what it would take back, and change nothing.")
 
 
 class RemovedSource(Struct):
@@ -57,3 +67,12 @@ async def remove_source(source: DocumentName, query: Annotated[RemovalQuery, Que
     with contextlib.suppress(Unavailable):  # durable all the same; else a batch that comes now already finds it so
         await serving.answer(ListSources(1, 0), stream_id)
     return msgspec.json.encode(RemovedSource(str(stream_id), sources.sources))
+
+
+@router.post("/{source}/undo", status_code=202, responses=answers(Job, 202, "Queued"))
+async def undo_source(source: DocumentName, query: Annotated[UndoQuery, Query()], serving: TheService) -> bytes:
+    """Take back what a source has sent until now: ratings, and events with an id. Then its batches count again.
+
+    A pair that was rated since keeps the newer rating. `metrics` of the job has the numbers.
+    """
+    return made("job", await serving.operate(SubmitUndo(Undo(source, query.key, query.dry_run))))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -68,13 +67,11 @@ class EventsFile(NamedTuple):
         events: those without a time come last.
         bad: lines that were left out because of `skip_bad`.
         columns: what was understood, in words.
-        digest: of the content and how it was read; the same for the same events.
     """
 
     events: list[Event]
     bad: list[BadLine]
     columns: str
-    digest: str
 
 
 class Row(NamedTuple):
@@ -92,9 +89,8 @@ def read(path: Path, how: How = How()) -> EventsFile:  # noqa: B008 (it never ch
         FileNotFoundError: there is no such file.
     """
     events, bad, n_rows, n_without_item = list[Event](), list[BadLine](), 0, 0
-    digest, words, texts = hashlib.sha256(repr(how).encode()), "", dict[str, str]()
+    words, texts = "", dict[str, str]()
     for part in parts_of(path):
-        digest.update(part.read_bytes())
         noun, rows = rows_of(part, how)
         of_part, bad_of_part, n_of_part = list[Event](), list[BadLine](), 0
         meanings: dict[tuple[str, ...], dict[str, str]] = {}
@@ -127,7 +123,7 @@ def read(path: Path, how: How = How()) -> EventsFile:  # noqa: B008 (it never ch
         words += "; types: " + ", ".join(f"{name} {n:,}" for name, n in types) + range_of(np.array(times))
         first = events[0]
         words += f"; the first: user {first.user}, item {first.item}, type {first.type}"
-    return EventsFile(events, bad, words, digest.hexdigest()[:32])
+    return EventsFile(events, bad, words)
 
 
 def rows_of(path: Path, how: How) -> tuple[str, Iterator[Row]]:

@@ -11,6 +11,7 @@ A reader tells in words what it understood, and refuses what it could understand
 from __future__ import annotations
 
 import gzip
+import hashlib
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -151,6 +152,14 @@ def read(path: Path, how: How = How()) -> RatingsFile:  # noqa: B008 (it never c
         bad,
         words,
     )
+
+
+def digest_of(path: Path, how: How) -> str:
+    """A text that stands for the content of a file and how it is read: the same for the same import."""
+    digest = hashlib.sha256(repr(how).encode())
+    for part in parts_of(path):
+        digest.update(part.read_bytes())
+    return digest.hexdigest()[:32]
 
 
 def parts_of(path: Path) -> list[Path]:

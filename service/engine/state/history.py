@@ -216,6 +216,11 @@ class History:
         done: NDArray[np.int32] = items[bits & np.bitwise_or.reduce(self._bits_of(types)) != 0]
         return done
 
+    def remembers(self, user: str, event_id: str) -> bool:
+        """Whether an event is among the last of a user with an id, so that it can be taken back."""
+        row = self.users.row(user)
+        return row is not None and self.strengths.remembers(row, keys_of([event_id])[0])
+
     def _bits_of(self, types: Sequence[str]) -> NDArray[np.uint32]:
         return np.array(list(map(self._bits.get, types, itertools.repeat(0))), dtype=np.uint32)
 

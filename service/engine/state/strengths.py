@@ -222,6 +222,10 @@ class Strengths:
         self._records.add(rows, np.delete(records, place))
         return Retracted(item, amount, seconds, changes)
 
+    def remembers(self, user: int, key: int) -> bool:
+        """Whether an event is among the last of a user with a key, so that it can be taken back."""
+        return self.has_events and bool((self._recent.of(user) == key).any())
+
     def drop_user(self, user: int) -> ForgottenUser:
         """Delete all that is known of a user, once there are events."""
         self._sums.drop_user(user)

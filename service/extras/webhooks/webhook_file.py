@@ -25,6 +25,7 @@ EndOfJob = Literal[
     "train.succeeded", "train.failed", "train.cancelled",
     "lists.succeeded", "lists.failed", "lists.cancelled",
     "forget.succeeded", "forget.failed", "forget.cancelled",
+    "undo.succeeded", "undo.failed", "undo.cancelled",
 ]  # fmt: skip
 
 

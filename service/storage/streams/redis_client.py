@@ -38,6 +38,16 @@ redis.call('XSETID', KEYS[1], last)
 return false
 """
 
+# KEYS: the stream. ARGV: the id of the last entry, then field, value, ... of the next one. Returns its id, or false if
+# others came.
+APPEND_AFTER = """
+local about = redis.call('XINFO', 'STREAM', KEYS[1])
+for place = 1, #about, 2 do
+  if about[place] == 'last-generated-id' and about[place + 1] ~= ARGV[1] then return false end
+end
+return redis.call('XADD', KEYS[1], '*', unpack(ARGV, 2))
+"""
+
 # KEYS: the stream. ARGV: the first id.
 COUNT = "return #redis.call('XRANGE', KEYS[1], ARGV[1], '+')"
 

@@ -29,6 +29,7 @@ from service.settings.settings import AppendFsync
 from service.storage.errors import InvalidKey, StreamUnavailable
 from service.storage.events import ZERO, Entry, Fields, StreamId
 from service.storage.streams.redis_client import (
+    APPEND_AFTER,
     COUNT,
     REPACK,
     TRIM,
@@ -191,6 +192,20 @@ class Stream:
         with translated():
             n_bytes = self._client.memory_usage(self._keys.ratings, samples=10_000)  # a few old ones may be far larger
             return int(self._client.xlen(self._keys.ratings)), int(n_bytes or 0)
+
+    def append_after(self, last: StreamId, fields: Fields) -> StreamId | None:
+        """Append an entry right after the entry `last`, and return its id; None if others came after that one.
+
+        So a server that has lost entries up to `last` does not take it. It is as durable as what `writer` appends.
+        """
+        flat = [part for pair in fields.items() for part in pair]
+        with translated():
+            raw = self._client.eval(APPEND_AFTER, 1, self._keys.ratings, str(last), *flat)
+        if raw is None:
+            return None
+        stream_id = self._id(raw)
+        self._tail.note([(stream_id, fields)])
+        return stream_id
 
     # --- for the archiver
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from service.__main__ import run
 from service.cli.client import Client, JobFailed, RatingBody, RequestFailed
 from service.cli.service_process import ServiceProcess
 from service.settings.errors import InvalidSetting
@@ -156,3 +157,35 @@ def test_a_client_of_a_data_set_asks_below_its_name() -> None:
         assert client.http.base_url.path == "/"
     with pytest.raises(InvalidSetting, match="'No Name'"):
         Client("http://127.0.0.1:1", data_set="No Name")
+
+
+def test_an_import_is_taken_back_by_its_file(
+    address: str, client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("write_key", "admin_key"):
+        monkeypatch.setenv(f"NEARFIELD_{name.upper()}", KEYS["admin_key"])
+    path = tmp_path / "wrong.csv"
+    path.write_text("user,item,rating\nkim,a,5\nkim,b,4\nlee,a,3\n")
+
+    def said(*options: str) -> str:
+        assert run(["import", str(path), "--url", address, *options]) == 0
+        return capsys.readouterr().out.strip()
+
+    def rated() -> list[tuple[str, float]]:
+        users = [client.get(f"/users/{user}/ratings")["ratings"] for user in ("kim", "lee")]
+        return [(one["item"], one["rating"]) for ratings in users for one in ratings]
+
+    client.rate({"user": "kim", "item": "a", "rating": 2.0})
+    assert said() == "3 ratings accepted, 0 rejected"
+    assert said() == "3 ratings accepted, 0 rejected, 3 of an earlier import of the file skipped"
+    client.wait_for(client.rate({"user": "lee", "item": "a", "rating": 1.0})["stream_id"])
+    rest = "(1 to what they were before), 1 stay, because they were changed since"
+    assert said("--undo", "--dry-run") == f"2 ratings would be taken back {rest}"
+    assert rated() == [("b", 4.0), ("a", 5.0), ("a", 1.0)]
+    assert said("--undo") == f"2 ratings taken back {rest}"
+    eventually(lambda: rated() == [("a", 2.0), ("a", 1.0)])
+    assert said() == "3 ratings accepted, 0 rejected", "it may come again"
+    path.write_text("user,item,rating\nkim,c,5\n")
+    assert run(["import", str(path), "--url", address, "--undo"]) == 1
+    assert "expected the file and the options of the import" in capsys.readouterr().err
+    assert run(["import", str(path), "--items", "--undo"]) == 2

@@ -21,7 +21,7 @@ from tests.gpu.repeat.test_learn import baskets
 
 
 def events_file(events: list[Event]) -> EventsFile:
-    return EventsFile(events, [], "", "")
+    return EventsFile(events, [], "")
 
 
 @pytest.mark.parametrize("has_ratings", [False, True])

@@ -80,7 +80,7 @@ def test_other_weights_change_strengths_alone(split: Split) -> None:
         Event(f"u{rng.integers(9)}", f"i{rng.integers(8)}", kinds[rng.integers(5)], None, float(n), None)
         for n in range(200)
     ]
-    file = EventsFile(events, [], "", "")
+    file = EventsFile(events, [], "")
     types, others = (  # by none of both does a pair add up to 0
         parse_event_types(f"{text},dislike=-2.3,impression=seen")
         for text in ("view=1,cart=3,purchase=10", "view=2,cart=3,purchase=0.5")

@@ -565,10 +565,10 @@ class Job(OpenModel):
     """One job as clients see it.
 
     Attributes:
-        kind: `train`, `forget` or `lists`.
+        kind: `train`, `forget`, `lists` or `undo`.
         name, shadow: the name of the model, and whether it becomes a shadow.
         params: hyperparameters over the defaults; of `lists`, the body that was sent, with the number of its
-            users.
+            users; of `undo`, what is taken back.
         state: `activating` while this process does not yet serve the promoted version.
         progress: 0 to 1.
         phase: what a running job does now, such as `reading`, `epoch 3 of 12` or `compiling 4 of 40`.
@@ -1815,6 +1815,9 @@ WebhookBodyEventsItem = Literal[
     "forget.succeeded",
     "forget.failed",
     "forget.cancelled",
+    "undo.succeeded",
+    "undo.failed",
+    "undo.cancelled",
 ]
 
 FilterAllItem = RetrainParams
@@ -1918,6 +1921,9 @@ MadeWebhookEventsItem = Literal[
     "train.cancelled",
     "train.failed",
     "train.succeeded",
+    "undo.cancelled",
+    "undo.failed",
+    "undo.succeeded",
 ]
 
 ListedWebhookEventsItem = MadeWebhookEventsItem

@@ -451,7 +451,8 @@ export interface Schemas {
     url: string;
     /** Ends of jobs to tell, KIND.STATE. Default: all. */
     events?: ("train.succeeded" | "train.failed" | "train.cancelled" | "lists.succeeded" | "lists.failed" |
-      "lists.cancelled" | "forget.succeeded" | "forget.failed" | "forget.cancelled")[];
+      "lists.cancelled" | "forget.succeeded" | "forget.failed" | "forget.cancelled" | "undo.succeeded" | "undo.failed" |
+      "undo.cancelled")[];
   };
   /**
    * Only items that pass it: one of all, any, not, tag with in, number with min or max. At most 16 inside each
@@ -492,10 +493,10 @@ export interface Schemas {
    * One job as clients see it.
    *
    * Attributes:
-   *     kind: `train`, `forget` or `lists`.
+   *     kind: `train`, `forget`, `lists` or `undo`.
    *     name, shadow: the name of the model, and whether it becomes a shadow.
    *     params: hyperparameters over the defaults; of `lists`, the body that was sent, with the number of its
-   *         users.
+   *         users; of `undo`, what is taken back.
    *     state: `activating` while this process does not yet serve the promoted version.
    *     progress: 0 to 1.
    *     phase: what a running job does now, such as `reading`, `epoch 3 of 12` or `compiling 4 of 40`.
@@ -1353,7 +1354,8 @@ export interface Schemas {
     id: string;
     url: string;
     events: ("forget.cancelled" | "forget.failed" | "forget.succeeded" | "lists.cancelled" | "lists.failed" |
-      "lists.succeeded" | "train.cancelled" | "train.failed" | "train.succeeded")[];
+      "lists.succeeded" | "train.cancelled" | "train.failed" | "train.succeeded" | "undo.cancelled" | "undo.failed" |
+      "undo.succeeded")[];
     created_ms: number;
     secret: string;
   };
@@ -1372,7 +1374,8 @@ export interface Schemas {
     id: string;
     url: string;
     events: ("forget.cancelled" | "forget.failed" | "forget.succeeded" | "lists.cancelled" | "lists.failed" |
-      "lists.succeeded" | "train.cancelled" | "train.failed" | "train.succeeded")[];
+      "lists.succeeded" | "train.cancelled" | "train.failed" | "train.succeeded" | "undo.cancelled" | "undo.failed" |
+      "undo.succeeded")[];
     created_ms: number;
     waiting: number;
     next_ms: number | null;
@@ -1410,7 +1413,8 @@ export interface Schemas {
     id: string;
     url: string;
     events: ("forget.cancelled" | "forget.failed" | "forget.succeeded" | "lists.cancelled" | "lists.failed" |
-      "lists.succeeded" | "train.cancelled" | "train.failed" | "train.succeeded")[];
+      "lists.succeeded" | "train.cancelled" | "train.failed" | "train.succeeded" | "undo.cancelled" | "undo.failed" |
+      "undo.succeeded")[];
     created_ms: number;
   };
 }
@@ -2205,6 +2209,28 @@ export interface paths {
         };
       };
       responses: { 202: { content: { "application/json": Schemas["RemovedSource"] } } };
+    };
+  };
+  "/admin/sources/{source}/undo": {
+    /**
+     * Take back what a source has sent until now: ratings, and events with an id. Then its batches count again.
+     *
+     * A pair that was rated since keeps the newer rating. `metrics` of the job has the numbers.
+     */
+    post: {
+      parameters: {
+        path: {
+          /** Percent-encoded, so any character may occur in it. */
+          source: string;
+        };
+        query?: {
+          /** Only the source of this key, as the list names it; empty: of none. Default: of every key. */
+          key?: string;
+          /** Whether to count what it would take back, and change nothing. */
+          dry_run?: boolean;
+        };
+      };
+      responses: { 202: { content: { "application/json": Schemas["Job"] } } };
     };
   };
   "/admin/audit": {

@@ -17,6 +17,8 @@ EARLIER = Path(__file__).parent / "earlier.json.gz"
 # What differs on purpose: pattern of places -> reason.
 MEANT: Mapping[str, str] = {
     r"(get|delete) /admin/sources\b.*": "new routes: how far queues have come",
+    r"post /admin/sources/\{source\}/undo .*": "new route: a source is taken back",
+    r"(get|post|delete) /admin/webhooks\b.*\.events\b.*": "webhooks are told when a source is taken back",
     r"post /(ratings|events|items) 202 .*\.skipped: .*": "batches with a source say what was skipped",
     r"get /admin/audit .*": "new route: the audit log",
     r".* 507\b.*": "writes beyond a quota",

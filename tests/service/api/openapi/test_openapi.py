@@ -27,6 +27,7 @@ OPERATIONS = {
     "post /items": "post_items",
     "get /admin/sources": "list_sources",
     "delete /admin/sources/{source}": "remove_source",
+    "post /admin/sources/{source}/undo": "undo_source",
     "patch /items": "patch_items",
     "get /items": "list_items",
     "get /users": "list_users",

@@ -11,6 +11,7 @@ import pytest
 from service.cli.files.errors import InvalidRatingsFile
 from service.cli.files.events_file import Event, EventsFile, read
 from service.cli.files.how import How
+from service.cli.files.ratings_file import digest_of
 
 S = 1_700_000_000.0
 
@@ -110,13 +111,13 @@ def test_events_in_pieces_of_json_may_lack_fields_but_not_needed_ones(tmp_path: 
 
 
 def test_the_digest_is_that_of_the_events(tmp_path: Path) -> None:
-    digests = [
-        written(tmp_path, "e.csv", text, **how).digest
-        for text, how in (
-            ("user,item,type\nu,i,view\n", {}),
-            ("user,item,type\nu,i,view\n", {}),
-            ("user,item,type\nu,j,view\n", {}),
-            ("user,item,type\nu,i,view\n", {"time_unit": "ms"}),
-        )
-    ]
+    digests, path = [], tmp_path / "e.csv"
+    for text, how in (
+        ("user,item,type\nu,i,view\n", How.of()),
+        ("user,item,type\nu,i,view\n", How.of()),
+        ("user,item,type\nu,j,view\n", How.of()),
+        ("user,item,type\nu,i,view\n", How.of(time_unit="ms")),
+    ):
+        path.write_text(text)
+        digests.append(digest_of(path, how))
     assert [digest == digests[0] for digest in digests] == [True, True, False, False]

@@ -278,6 +278,20 @@ def remove_source(source: str, *, client: Session, key: str | None = None) -> Re
     ...
 
 
+@operation("POST", "/admin/sources/{source}/undo")
+def undo_source(source: str, *, client: Session, key: str | None = None, dry_run: bool | None = None) -> Job:
+    """Take back what a source has sent until now: ratings, and events with an id. Then its batches count again.
+
+    A pair that was rated since keeps the newer rating. `metrics` of the job has the numbers.
+
+    Args:
+        source: Percent-encoded, so any character may occur in it.
+        key: Only the source of this key, as the list names it; empty: of none. Default: of every key.
+        dry_run: Whether to count what it would take back, and change nothing.
+    """
+    ...
+
+
 @operation("GET", "/admin/audit")
 def list_audit(*, client: Session, n: int | None = None, cursor: str | None = None) -> AuditPage:
     """What was done with the rights of an admin, and what of it was refused, newest first.

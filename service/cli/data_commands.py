@@ -53,7 +53,7 @@ def import_(
 ) -> int:
     """Post ratings, events or items of a file to a service, with NEARFIELD_WRITE_KEY or NEARFIELD_API_KEY if set.
 
-    --undo takes what the file has sent back, with NEARFIELD_ADMIN_KEY if set; with --dry-run it counts.
+    --undo takes back what the file has sent, with NEARFIELD_ADMIN_KEY if set; with --dry-run it only counts.
     """
     from service.base.limits import MAX_RATING
     from service.cli import importer

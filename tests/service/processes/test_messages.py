@@ -16,6 +16,7 @@ from service.base.errors import NotReady, ServiceError, TooManyRequests
 from service.engine.new_ids import TooManyNewIds, TooManyNewNames
 from service.engine.queries import Recommend
 from service.engine.queries.columns import Ids
+from service.jobs.errors import NoMinutesLeft
 from service.processes import messages
 from service.processes.messages import (
     Failed,
@@ -30,6 +31,7 @@ from service.processes.messages import (
 from service.storage.sources import MAX_OFFSET, Source
 
 BUILT = {
+    NoMinutesLeft: NoMinutesLeft("none left", 60),
     TooManyRequests: TooManyRequests("slower", 12),
     TooManyNewIds: TooManyNewIds("too new", 3000),
     TooManyNewNames: TooManyNewNames("too new", 3000),

@@ -151,3 +151,32 @@ def test_what_can_be_read_for_ever_is_refused(filled: RatingLog) -> None:
     for call in (filled.files.check, lambda: contents(RatingLog(filled.folder))):
         with pytest.raises(CorruptLog, match=path.name):
             call()
+
+
+def test_what_a_killed_writer_left_is_removed_and_nothing_else(filled: RatingLog) -> None:
+    names = {path.name for path in filled.folder.iterdir()}
+    (filled.folder / ".tmp-77-half.parquet").write_bytes(b"half")
+    filled.files.remove_temporaries()
+    assert {path.name for path in filled.folder.iterdir()} - {".writing.lock"} == names - {".writing.lock"}
+
+
+def test_a_segment_is_held_by_its_size_and_when_it_is_read_by_its_content(filled: RatingLog) -> None:
+    path = filled.files.segments()[0].path
+    (expected,) = filled.files.listed()[path.name]
+    intact = path.read_bytes()
+    for content, held in ((intact, (True, True)), (bytes(len(intact)), (True, False)), (intact[1:], (False, False))):
+        path.write_bytes(content)
+        assert tuple(filled.files.holds(path.name, expected, reads=reads) for reads in (False, True)) == held
+    path.unlink()
+    assert not filled.files.holds(path.name, expected, reads=False)
+
+
+def test_the_log_knows_what_it_has_and_whose_users_were_forgotten(filled: RatingLog, rating_entry: Make) -> None:
+    entries = [rating_entry(ms, (f"u{ms}", "i", 1.0)) for ms in (2, 3, 30)]
+    entries.append(Entry(StreamId(31, 0), "hide", subject="i"))  # names no user
+    assert filled.known(entries) >= {StreamId(2, 0), StreamId(3, 0)}
+    assert not filled.known(entries) & {StreamId(30, 0), StreamId(31, 0)}
+    commit(filled, [Entry(StreamId(10, 0), "forget", subject="u2")])
+    filled.rewrite_without("u2", StreamId(10, 0))
+    assert StreamId(2, 0) in filled.known(entries)
+    assert StreamId(30, 0) not in filled.known(entries)

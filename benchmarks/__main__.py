@@ -37,6 +37,7 @@ MODULES = {
     "plant": ("plant", "place", "lists"),
     "http": ("http", "console", "start"),
     "export": ("export",),
+    "stories": ("stories",),
     "beside": ("beside",),
     "make_ratings": ("make-ratings",),
 }

@@ -75,6 +75,7 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
         {},
     ),
     "lists": ("--n 5", {"plant.BATCH_USERS": 10}),
+    "stories": ("--names shop --share 0", {"stories.SECONDS": 0.2}),
     "plant": ("--users 700 --items 900 --ratings 5000 --set n_factors=4", {}),
 }
 

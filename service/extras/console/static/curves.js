@@ -70,9 +70,9 @@ class Curves {
       cursor: { show: false },
       legend: { show: false },
       scales: {
-        x: { range: (plot, low, high) => {
-          const end = high ?? Date.now() / 1000; // now, before the first point
-          return [Math.min(low ?? end, end - SHORTEST_S), end];
+        x: { range: () => { // of the points: uPlot would make years of a single one
+          const times = this.data[0], end = times[times.length - 1] ?? Date.now() / 1000;
+          return [Math.min(times[0] ?? end, end - SHORTEST_S), end];
         } },
         y: { range: (plot, low, high) => [0, high > 0 ? high * 1.15 : 1] },
       },

@@ -391,7 +391,7 @@ def test_a_model_is_rolled_back(job, admin, api):
     again = api.ended_job(api.post("/admin/retrain", SMALL)["id"])
     assert "Roll back…" in admin.open("models").text
     asked = text_of(admin.open("activate", version=job["version"]))
-    assert "Roll back" in asked
+    assert f"Roll back to {job['version']}?" in asked
     assert f"It takes the place of {again['version']}" in asked
     sent = admin.submit("activate", version=job["version"], before=again["version"])
     assert sent.headers["location"] == f"models?undo={again['version']}"
@@ -511,6 +511,8 @@ def check_curves(page: Browser) -> None:
     script += "Array.from(document.querySelectorAll('.curve output'), (one) => one.textContent)"
     expected = ["25", "1.98 ms", "p50 — · p99 —", "5", "host 600 MB · GPU 2,000 MB · GPU, all processes 3,000 MB"]
     assert page.ask(script) == expected
+    page.ask("single = new Curves('reads', [''], rate, 3600); single.add(1000, 5)")
+    page.until("single.plot.scales.x.min === 940 && single.plot.scales.x.max === 1000")
 
 
 def check_parts(page: Browser, url: str) -> None:

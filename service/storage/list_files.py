@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from service.base.errors import NotFound
+from service.storage import files
 
 FOLDER, SUFFIX = "exports", ".parquet"
 N_KEPT = 5
@@ -59,8 +60,12 @@ def prune(data: Path) -> None:
 
 
 def remove_all(data: Path) -> None:
-    """Remove all files, half-written ones too: each names all users, and can be made again."""
-    for path in (data / FOLDER).glob(f"*{SUFFIX}*"):
+    """Remove all files, half-written ones too: each names all users, and can be made again.
+
+    No power cut brings one back. Raises OSError: the disk failed, and some may come back; call it again.
+    """
+    folder = data / FOLDER
+    for path in (*folder.glob(f"*{SUFFIX}*"), *folder.glob(".*.tmp")):
         path.unlink(missing_ok=True)
-    for path in (data / FOLDER).glob(".*.tmp"):
-        path.unlink(missing_ok=True)
+    if folder.is_dir():
+        files.sync(folder)

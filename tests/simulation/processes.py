@@ -235,6 +235,9 @@ class Link:
         engine = self._engine
         return NotReady("the engine's process is away", 0.0) if engine is None else engine.write_refusal()
 
+    def quota_refusal(self) -> None:
+        """No world has a quota."""
+
 
 class Front:
     """A process that speaks HTTP."""

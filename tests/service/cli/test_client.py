@@ -162,8 +162,8 @@ def test_a_client_of_a_data_set_asks_below_its_name() -> None:
 def test_an_import_is_taken_back_by_its_file(
     address: str, client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("write_key", "admin_key"):
-        monkeypatch.setenv(f"NEARFIELD_{name.upper()}", KEYS["admin_key"])
+    for name, key in KEYS.items():
+        monkeypatch.setenv(f"NEARFIELD_{name.upper()}", key)
     path = tmp_path / "wrong.csv"
     path.write_text("user,item,rating\nkim,a,5\nkim,b,4\nlee,a,3\n")
 

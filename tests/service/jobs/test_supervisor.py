@@ -146,8 +146,8 @@ def test_a_job_of_an_unknown_kind_fails_and_forgets_nobody(
     shown = jobs.get("newer")
     assert (shown.kind, shown.error) == (
         "compact",
-        "Invalid kind of job: expected forget, lists, train, got 'compact'; upgrade this worker if a newer version has"
-        " submitted the job",
+        "Invalid kind of job: expected forget, lists, train, undo, got 'compact'; upgrade this worker if a newer"
+        " version has submitted the job",
     )
     assert ended(jobs, jobs.submit_forgetting("nobody", last_id)).state == "succeeded"  # the worker goes on
     assert ratings_of(log, user)

@@ -37,6 +37,7 @@ PARAMETERS: dict[str, Any] = {
     "X-Source": "kafka:ratings/0",
     "X-Offset": 1300,
     "source": "kafka:ratings/0",
+    "dry_run": True,
     "half_life": "7d",
     "filter": {"tag.genre": "western", "max.price": "20"},
     **{f"{name} filter": {"tag.country": "de", "min.visits": "10"} for name in ("list_users", "list_item_users")},

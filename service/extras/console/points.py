@@ -105,10 +105,14 @@ class Recorder:
 
 
 async def record(runtime: Runtime) -> None:
-    """Add a point every 30 seconds, until it is cancelled."""
+    """Add a point every 30 seconds, the first one after these, until it is cancelled.
+
+    A page of the start would be that of all who ask for metrics in the second in which the service becomes ready.
+    """
     recorder, told = Recorder(runtime.settings.data), ""
     try:
         while True:
+            await asyncio.sleep(EVERY_S)
             try:
                 page = await runtime.calls[GetMetrics](GetMetrics())
                 await asyncio.to_thread(recorder.add, page.decode())
@@ -117,6 +121,5 @@ async def record(runtime: Runtime) -> None:
                 if str(error) != told:
                     _log.warning("no point for the curves of the console", error=str(error))
                 told = str(error)
-            await asyncio.sleep(EVERY_S)
     finally:
         recorder.close()

@@ -374,8 +374,9 @@ def test_a_stranger_is_refused_and_disturbs_nothing(ranks: Watched, monkeypatch:
     def intrude() -> None:
         process = eventually(lambda: ranks.attempt.processes[0] if ranks.attempt and ranks.attempt.processes else None)
         rank = psutil.Process(pid_of(process))
+        arguments = eventually(lambda: rank.cmdline()[1:])  # none while the system replaces the program
         rank.suspend()
-        command = [sys.executable, *rank.cmdline()[1:]]
+        command = [sys.executable, *arguments]
         found.append(subprocess.run(command, input="00" * 32, capture_output=True, text=True, check=False))
         rank.resume()
 

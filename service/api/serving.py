@@ -64,7 +64,7 @@ class Serving(Protocol):
         """Count the new users and items in `elements` against the quotas, and the limit of the present client's key.
 
         Raises:
-            QuotaExceeded: the data set may not hold so many.
+            QuotaExceeded: they exceed a quota.
             TooManyNewIds: the key has introduced too many within the hour.
         """
         ...

@@ -298,7 +298,7 @@ ALERTS = (
         5,
         "warning",
         "A data set holds nine tenths of what it may; beyond its quota writes are refused, or trainings.",
-        "The label quota has the end of the setting's name: raise it, or remove what is not needed.",
+        "The label quota has the end of the setting's name: raise it, or remove data.",
     ),
     Alert(
         "NearfieldStale",

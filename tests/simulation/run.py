@@ -1,11 +1,13 @@
-"""`run`: one world from one seed: clients write, everything fails, and the promises are checked."""
+"""`Simulation`: one world from one seed: clients write, everything fails, and the promises are checked."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import functools
+import multiprocessing
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import structlog
@@ -25,6 +27,7 @@ from tests.simulation.virtual import Process, World
 FAULTS_S = 8.0  # seconds during which things fail
 HEAL_S = 10.0  # seconds after which everything works again
 WORKER = 9  # number of the folder of a worker that publishes to a store
+A_PART = 100  # worlds that a process runs at once
 CLOCKS_S = (0.0, 0.0, 1.0, 5.0, 30.0, 3600.0, -5.0)  # by which the clock of another Redis may be behind
 
 
@@ -316,3 +319,23 @@ def patched(cluster: Cluster) -> Iterator[None]:
         structlog.configure(**config)
         for owner, name, value, had in reversed(old):
             setattr(owner, name, value) if had else delattr(owner, name)
+
+
+Outcome = tuple[dict[int, list[str]], int]  # what worlds have broken, by seed, and how many entries all acknowledged
+
+
+def run_part(seeds: range) -> Outcome:
+    """Run these worlds, one after the other."""
+    failures, n_acknowledged = {}, 0
+    for seed in seeds:
+        simulation = Simulation(seed)
+        if promises := simulation.run():
+            failures[seed] = promises
+        n_acknowledged += len(simulation.cluster.truth.acknowledged)
+    return failures, n_acknowledged
+
+
+def run_worlds(seeds: range, n_processes: int) -> Iterator[Outcome]:
+    """Run these worlds in processes that share them, in parts."""
+    with ProcessPoolExecutor(n_processes, multiprocessing.get_context("fork")) as pool:
+        yield from pool.map(run_part, [seeds[first : first + A_PART] for first in range(0, len(seeds), A_PART)])

@@ -4,7 +4,6 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,12 @@ from service.storage.streams.tail import Tail
 from service.storage.streams.verification import Verification
 from tests.faults import results
 from tests.simulation import processes
+from tests.simulation.__main__ import count
 from tests.simulation.disk import Disk
-from tests.simulation.run import Simulation
+from tests.simulation.run import Simulation, run_part, run_worlds
 
 SHORT = 120  # worlds of `make test`
-A_TRIAL, A_PART = 500, 100  # worlds for each trial of `make faults`, and worlds that a process runs at once
+A_TRIAL = 500  # worlds for each trial of `make faults`
 MOST = 10_000  # worlds in which a planted bug must show
 
 
@@ -33,28 +33,15 @@ def broken(seed: int) -> list[str]:
     return Simulation(seed).run()
 
 
-def first_broken(seeds: range) -> tuple[int, list[str], int]:
-    """A seed, the promises that its world has broken, and how many ratings were acknowledged in all worlds before."""
-    n_acknowledged = 0
-    for seed in seeds:
-        simulation = Simulation(seed)
-        if promises := simulation.run():
-            return seed, promises, n_acknowledged
-        n_acknowledged += len(simulation.cluster.truth.acknowledged)
-    return -1, [], n_acknowledged
-
-
 def test_every_promise_is_kept_in_every_world() -> None:
     if results.IS_LONG:
         row = results.row("everything at once, in simulated time")
         row.n_trials = A_TRIAL * results.TRIALS
-        parts = [range(first, first + A_PART) for first in range(0, row.n_trials, A_PART)]
-        with ProcessPoolExecutor(os.cpu_count()) as pool:
-            outcomes = list(pool.map(first_broken, parts))
-        row.n_acknowledged = sum(n for _, _, n in outcomes)
+        outcomes = list(run_worlds(range(row.n_trials), os.cpu_count() or 1))
+        row.n_acknowledged = sum(n for _, n in outcomes)
     else:
-        outcomes = [first_broken(range(SHORT))]
-    failures = {seed: promises for seed, promises, _ in outcomes if promises}
+        outcomes = [run_part(range(SHORT))]
+    failures = {seed: promises for failures, _ in outcomes for seed, promises in failures.items()}
     assert not failures, f"python -m tests.simulation {' '.join(map(str, failures))}\n{failures}"
 
 
@@ -63,6 +50,18 @@ def test_a_world_is_the_same_each_time() -> None:
     assert first.run() == second.run()
     assert first.cluster.truth.written == second.cluster.truth.written
     assert first.world.time() == second.world.time()
+
+
+def test_many_worlds_are_counted_and_those_that_break_a_promise_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not count(range(2), 2)
+    with monkeypatch.context() as patch:
+        no_folder_synced(patch)
+        assert count(range(2), 2)
+    kept, broken = capsys.readouterr().out.split("a second in each\n")[:2]
+    assert kept.startswith("2 worlds, ") and ", 0 worlds broke a promise\n" in kept
+    assert broken.startswith("python -m tests.simulation 0: ") and " worlds broke a promise\n" in broken
 
 
 # --- bugs that were repaired

@@ -48,6 +48,19 @@ def number(value: float | None) -> str:
     return f"{int(value):,}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.5g}"
 
 
+def lasting(seconds: float) -> str:
+    """A span of time in the unit that people would choose."""
+    for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:.3g} seconds"
+
+
+def percent(share: float | None) -> str:
+    """A share in percent."""
+    return "—" if share is None else f"{100 * share:.3g} %"
+
+
 _templates = jinja2.Environment(
     autoescape=True,
     # Other extras may add pages.
@@ -57,7 +70,8 @@ _templates = jinja2.Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
-_templates.filters |= {"when": when, "number": number, "part_of_url": lambda text: quote(str(text), safe="")}
+_templates.filters |= {"when": when, "number": number, "lasting": lasting, "percent": percent}
+_templates.filters |= {"part_of_url": lambda text: quote(str(text), safe="")}
 _templates.globals |= {"static": static_files.address, "version": metadata.version("nearfield")}
 
 

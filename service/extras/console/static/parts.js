@@ -8,3 +8,12 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   const isSelecting = !selection.isCollapsed && target.contains(selection.anchorNode);
   if (isSelecting && xhr.status === 200) event.detail.shouldSwap = false;
 });
+
+// A part has no memory: what a person has unfolded in it stays so.
+let unfolded = [];
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  unfolded = [...detail.target.querySelectorAll("details[open]")].map((one) => one.id);
+});
+document.addEventListener("htmx:afterSwap", ({ detail }) => {
+  for (const one of detail.target.querySelectorAll("details")) one.open = unfolded.includes(one.id);
+});

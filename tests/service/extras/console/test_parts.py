@@ -1,6 +1,7 @@
 """What pages of the console are made of: counts of curves, bars of histograms, fields of forms."""
 
 import dataclasses
+import re
 
 import pytest
 from fastapi.exceptions import RequestValidationError
@@ -9,6 +10,7 @@ from gpu.algorithms import ALGORITHMS, params_for
 from gpu.base.errors import InvalidParams
 from service.base.errors import InvalidRequest
 from service.engine.models.model_info import ModelInfo
+from service.extras.console import pages, static_files
 from service.extras.console.counts import counts_of
 from service.extras.console.items import histogram
 from service.extras.console.models import verb_of
@@ -118,3 +120,28 @@ def test_older_versions_are_rolled_back_to():
     assert (verb_of(old, live), verb_of(new, live), verb_of(old, None), verb_of(old, old.version)) == (
         "Roll back", "Activate", "Activate", None
     )  # fmt: skip
+
+
+def luminance(color: str) -> float:
+    """Of WCAG 2."""
+    channels = [int(color[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", [0, 1])
+def test_text_has_enough_contrast_in_light_and_in_dark(scheme):
+    colors = re.findall(r"--(\w+): light-dark\((#\w+), (#\w+)\)", (static_files._FOLDER / "console.css").read_text())
+    of = {name: luminance(pair[scheme]) for name, *pair in colors}
+    for text in of.keys() - {"back", "panel", "line"}:
+        for behind in ("back", "panel"):
+            low, high = sorted((of[text], of[behind]))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, f"{text} on {behind}"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 seconds"), (119, "119 seconds"), (120, "2 minutes"), (7300, "2.03 hours"), (200_000, "2.31 days")],
+)
+def test_spans_of_time_have_the_unit_that_people_choose(seconds, text):
+    assert pages.lasting(seconds) == text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from fastapi import Query
@@ -15,6 +15,7 @@ from service.api.dependencies import TheService
 from service.api.operations import GetMetrics, GetReadiness, GetStats, ListJobs, Ready
 from service.api.parsers.bodies import JSON
 from service.api.serving import Serving
+from service.engine.quotas import Quota
 from service.engine.statistics import Stats
 from service.extras.console import points
 from service.extras.console.alerts import ALERTS, LONGEST_S, Alert
@@ -22,6 +23,7 @@ from service.extras.console.counts import Counts, counts_of
 from service.extras.console.jobs import Job
 from service.extras.console.pages import page, part
 from service.extras.console.visit import console_router
+from service.settings.settings import Settings
 
 N_DRAWN = 300  # points of the file in curves
 SPANS = {1: "Hour", 24: "Day", 168: "Week"}  # hours of the curves
@@ -47,8 +49,8 @@ class State(NamedTuple):
 @router.get("/overview")
 async def get_overview(request: Request, serving: TheService, hours: Hours = 1) -> Response:
     """The page; its script then asks for counts every few seconds."""
-    stats = await part(serving.operate(GetStats()), Stats)
-    return page(request, "overview.html", stats=stats, state=await state_of(serving), hours=hours, spans=SPANS)
+    sizes = await sizes_of(serving)
+    return page(request, "overview.html", state=await state_of(serving), hours=hours, spans=SPANS, **sizes)
 
 
 @router.get("/state")
@@ -59,8 +61,8 @@ async def get_state(request: Request, serving: TheService) -> Response:
 
 @router.get("/sizes")
 async def get_sizes(request: Request, serving: TheService) -> Response:
-    """The table of sizes alone."""
-    return page(request, "sizes.html", stats=await part(serving.operate(GetStats()), Stats))
+    """The sizes alone."""
+    return page(request, "sizes.html", **await sizes_of(serving))
 
 
 @router.get("/counts")
@@ -82,6 +84,17 @@ def drawn(all_points: list[Counts], hours: int, now_s: float) -> list[Counts]:
     within = [one for one in all_points if 0 <= now_s - one.at_s <= hours * 3600]
     every = -(-len(within) // N_DRAWN) or 1
     return within[::-every][::-1]  # with the newest
+
+
+async def sizes_of(serving: Serving) -> dict[str, Any]:
+    """What the template of sizes needs."""
+    stats = await part(serving.operate(GetStats()), Stats)
+    return {"stats": stats, "quotas": [] if stats.error else chosen(stats.value.quotas)}
+
+
+def chosen(quotas: list[Quota]) -> list[Quota]:
+    """Those that somebody has set: the defaults are so large that bars of them would say nothing."""
+    return [one for one in quotas if one.quota != Settings.model_fields[f"quota_{one.name}"].default]
 
 
 async def state_of(serving: Serving) -> State:

@@ -52,6 +52,7 @@ SMALL = {"algorithm": "esgd", "params": {"n_factors": 4, "n_epochs": 2}, "force"
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     data = tmp_path_factory.mktemp("console") / "data"
     settings = {"admin_key": ADMIN_KEY, "data_sets": "films", "backend": "host", "retrain_share": 0}
+    settings |= {"quota_items": 400, "quota_training_minutes": 90.5}
     service = Service(data, fronts=1, trusted_proxies="127.0.0.0/8", **settings)
     service.rate(*[(one.user, one.item, liking(int(one.user[1:]), int(one.item[1:]))) for one in events(24, 30)])
     service.rate((HOSTILE, HOSTILE, 5.0), (HOSTILE, "i1", 1.0), ("u1", HOSTILE, 4.0), ("both", "both", 2.0))
@@ -417,6 +418,16 @@ def test_a_user_has_events_with_their_strengths(admin, api):
         "i2": "-2",
         "i3": "only seen",
     }
+
+
+def test_the_overview_has_bars_of_the_quotas_that_were_set(admin):
+    shown = admin.open("overview").text
+    bars = re.findall(r'quota_(\w+)</code></dt>\s*<dd><meter value="([\d.]+)" max="([\d.]+)"', shown)
+    assert [(name, float(most)) for name, _, most in bars] == [("items", 400), ("training_minutes", 90.5)]
+    n_items = int(float(bars[0][1]))
+    assert n_items > 30
+    assert f"{n_items} of 400, {n_items / 4:.3g} %" in text_of(admin.open("sizes"))
+    assert "of 90.5 minutes, " in text_of(admin.open("sizes"))
 
 
 def test_errors_of_the_service_are_text(admin):

@@ -10,11 +10,13 @@ from gpu.algorithms import ALGORITHMS, params_for
 from gpu.base.errors import InvalidParams
 from service.base.errors import InvalidRequest
 from service.engine.models.model_info import ModelInfo
-from service.extras.console import pages, static_files
+from service.engine.quotas import Quota
+from service.extras.console import overview, pages, static_files
 from service.extras.console.counts import counts_of
 from service.extras.console.items import histogram
 from service.extras.console.models import verb_of
 from service.extras.console.training_form import THEN, fields_of, training_of
+from service.settings.settings import Settings
 from service.telemetry.metrics import Metrics
 from service.telemetry.request_metrics import REQUEST_SECONDS
 
@@ -145,3 +147,10 @@ def test_text_has_enough_contrast_in_light_and_in_dark(scheme):
 )
 def test_spans_of_time_have_the_unit_that_people_choose(seconds, text):
     assert pages.lasting(seconds) == text
+
+
+def test_quotas_that_nobody_has_set_have_no_bars():
+    quotas = [Quota(name, 7.0, quota) for name, quota in Settings().quotas.items()]
+    assert overview.chosen(quotas) == []
+    quotas[0].quota -= 1
+    assert overview.chosen(quotas) == quotas[:1]

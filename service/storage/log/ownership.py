@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from service.storage.events import ZERO, StreamId
+from service.storage.log.segment import are_above, are_below
 
 COLUMNS = ["kind", "user", "data"]
 
@@ -30,12 +31,9 @@ class UserRows(NamedTuple):
 
     def of(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
         """Whether each row belongs to it."""
-        ms, seq = (batch.column(name).to_numpy() for name in ("ms", "seq"))
-        is_above = (ms > self.after.ms) | ((ms == self.after.ms) & (seq > self.after.seq))
-        is_below = (ms < self.before.ms) | ((ms == self.before.ms) & (seq < self.before.seq))
         names = pc.equal(batch.column("user").cast(pa.string()), self.user)
-        is_theirs: NDArray[np.bool_] = names.fill_null(False).to_numpy(zero_copy_only=False) & is_above & is_below
-        return is_theirs
+        is_named: NDArray[np.bool_] = names.fill_null(False).to_numpy(zero_copy_only=False)
+        return is_named & are_above(batch, self.after) & are_below(batch, self.before)
 
 
 class _End(NamedTuple):

@@ -123,7 +123,7 @@ class RatingLog:
         """The ids at `after` of the users whom later entries forget, in order. Raises what `read` raises."""
         owners = self.owners(after)
         parts = [part for user, position in owners.forgotten for part in owners.parts(user, position)]
-        return [part.user for part in parts if part.after <= after < part.before]
+        return [part.user for part in parts if part.after <= after]
 
     def ids_of(self, user: str, before: StreamId) -> set[str]:
         """`user`, and the ids of all who have become part of this user, in entries before `before`."""

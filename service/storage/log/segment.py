@@ -236,7 +236,7 @@ def read_groups(path: Path, columns: list[str] | None, file: BinaryIO | None = N
 
 def behind(batch: pa.RecordBatch, cursor: StreamId) -> pa.RecordBatch:
     """The rows after `cursor`."""
-    return batch.filter(pa.array(~are_below(batch, StreamId(cursor.ms, cursor.seq + 1))))
+    return batch.filter(pa.array(are_above(batch, cursor)))
 
 
 def are_below(batch: pa.RecordBatch, position: StreamId) -> NDArray[np.bool_]:
@@ -244,6 +244,11 @@ def are_below(batch: pa.RecordBatch, position: StreamId) -> NDArray[np.bool_]:
     ms, seq = (batch.column(name).to_numpy() for name in ("ms", "seq"))
     below: NDArray[np.bool_] = (ms < position.ms) | ((ms == position.ms) & (seq < position.seq))
     return below
+
+
+def are_above(batch: pa.RecordBatch, position: StreamId) -> NDArray[np.bool_]:
+    """Which rows are after `position`."""
+    return ~are_below(batch, StreamId(position.ms, position.seq + 1))
 
 
 def holds(groups: Iterable[pa.RecordBatch], users: Iterable[str]) -> bool:
@@ -261,6 +266,5 @@ def check_rows(batch: pa.RecordBatch, first: StreamId, last: StreamId, path: Pat
     ms, seq, index = (batch.column(name).to_numpy() for name in ("ms", "seq", "index"))
     later = (ms[1:] > ms[:-1]) | ((ms[1:] == ms[:-1]) & (seq[1:] > seq[:-1]))
     is_ordered = later | ((ms[1:] == ms[:-1]) & (seq[1:] == seq[:-1]) & (index[1:] > index[:-1]))
-    is_below, is_above = are_below(batch, first), ~are_below(batch, StreamId(last.ms, last.seq + 1))
-    if is_below.any() or is_above.any() or not is_ordered.all():
+    if are_below(batch, first).any() or are_above(batch, last).any() or not is_ordered.all():
         raise CorruptLog(f"Invalid segment {path}: expected rows from {first} to {last} in order, got others")

@@ -213,7 +213,7 @@ class SegmentFolder:
                     yield temporary, Sum.of(written)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    temporary.unlink(missing_ok=True)
+                    temporary.unlink()
                 raise
 
     def _publish(self, temporary: Path, name: str, written: Sum, replaced: Iterable[str]) -> None:
@@ -249,7 +249,7 @@ class SegmentFolder:
         """Remove temporary files of killed writers, when no process writes."""
         with FileLock.take(self.path / _LOCK, _LOCK_TIMEOUT_S):
             for path in self.path.glob(f"{_TEMPORARY}*"):
-                path.unlink(missing_ok=True)
+                path.unlink()
 
 
 def _is_covered(name: str, segments: list[Segment]) -> bool:

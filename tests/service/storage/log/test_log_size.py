@@ -1,12 +1,13 @@
 """Sizes of a log while it is merged: each row counts once, whatever files there are."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from service.storage.events import Entry
+from service.storage.events import ZERO, Entry, StreamId
 from service.storage.log.log_size import LogSize
 from service.storage.log.rating_log import RatingLog
 from tests.service.logs import commit
@@ -58,3 +59,26 @@ def test_leftovers_of_a_killed_merge_count_once(filled: RatingLog, tmp_path: Pat
         if not (filled.folder / path.name).exists():
             shutil.copy(path, filled.folder)
     assert LogSize(filled).measure()[:2] == (1, 2 * N_SEGMENTS)
+
+
+def test_newer_rows_are_counted_each_once_while_the_log_grows(
+    log: RatingLog, rating_entry: Callable[..., Entry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size, rows, begins = LogSize(log), list[StreamId](), list[StreamId]()  # position of each row; where reading began
+    read = log.read
+
+    def noted(after: StreamId, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        begins.append(after)
+        return read(after, columns)
+
+    monkeypatch.setattr(log, "read", noted)
+    assert size.newer({ZERO}) == {ZERO: 0}
+    watermarks = {ZERO, StreamId(2, 0), StreamId(4, 7), StreamId(99, 0)}
+    for ms in range(1, N_SEGMENTS + 1):
+        commit(log, [rating_entry(ms, *(("u", f"i{n}", 1.0) for n in range(ms)))])
+        rows += [StreamId(ms, 0)] * ms
+        begins.clear()
+        assert size.newer(watermarks) == {after: sum(row > after for row in rows) for after in watermarks}
+        assert min(begins) == StreamId(ms - 1, 0)
+    log.compact()
+    assert size.newer({StreamId(4, 7)}) == {StreamId(4, 7): 26}

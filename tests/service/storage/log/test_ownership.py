@@ -44,7 +44,7 @@ def ratings_at(entries: list[Entry], upto: StreamId) -> set[tuple[str, str, floa
 
 
 @given(steps, st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 def test_what_is_exported_is_under_the_users_of_that_time(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, Any]], data: st.DataObject
 ) -> None:
@@ -64,7 +64,7 @@ def test_what_is_exported_is_under_the_users_of_that_time(
 
 
 @given(steps, st.sampled_from("uvw"), st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 def test_a_log_without_a_user_has_nobody_who_became_part_of_it(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, Any]], user: str, data: st.DataObject
 ) -> None:
@@ -97,8 +97,32 @@ def test_a_log_without_a_user_has_nobody_who_became_part_of_it(
     assert loaded.items.ids(items) == streamed.items.ids(items)
 
 
+@given(steps, st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+def test_who_was_forgotten_under_which_ids_is_told_as_of_each_moment(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, Any]], data: st.DataObject
+) -> None:
+    entries = entries_of(steps)
+    log = RatingLog(tmp_path_factory.mktemp("log"))
+    if entries:
+        commit(log, entries)
+    after = data.draw(st.sampled_from([ZERO, *(entry.id for entry in entries)]))
+    later = [entry for entry in entries if entry.id > after]
+    owners = {user: user for user in "uvw"}  # by the id at `after`
+    gone = Counter[str]()
+    for entry in later:
+        if entry.merge is not None:
+            owners = {user: entry.merge.into if one == entry.merge.user else one for user, one in owners.items()}
+        elif entry.kind == "forget":
+            gone.update(user for user, one in owners.items() if one == entry.subject)
+    assert Counter(log.forgotten_since(after)) == gone
+    assert set(log.owners(after).ids) == {
+        one.merge.user if one.merge else one.subject for one in later if one.merge or one.kind == "forget"
+    }
+
+
 @given(steps, st.sampled_from("uvw"))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 def test_the_export_of_a_user_has_what_forgetting_the_user_takes_away(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, Any]], user: str
 ) -> None:

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.engine.state.history import History
-from service.storage.errors import CorruptLog
+from service.storage.errors import CorruptLog, LockTimeout
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId
+from service.storage.log import rating_log
 from service.storage.log.rating_log import RatingLog
 from service.storage.log.segment import SCHEMA
+from service.storage.sources import Source
 from tests.service.logs import END, commit, contents
 
 Make = Callable[..., Entry]
@@ -48,8 +50,9 @@ def test_committed_entries_are_read_back(log: RatingLog, rating_entry: Make) -> 
 def test_columns_are_as_documented(log: RatingLog, rating_entry: Make) -> None:
     segment = commit(log, [rating_entry(1, ("u", "i", 1.0))])
     assert pa.parquet.read_schema(segment.path).equals(SCHEMA)
-    column = pa.parquet.ParquetFile(segment.path).metadata.row_group(0).column(4)
-    assert column.compression == "ZSTD"
+    metadata = pa.parquet.read_metadata(segment.path)
+    assert metadata.row_group(0).column(4).compression == "ZSTD"
+    assert metadata.metadata is None  # nothing that only Arrow understands
     (batch,) = log.read(columns=["user"])
     assert batch.column_names == ["ms", "seq", "user"]
 
@@ -61,7 +64,7 @@ def test_noops_alone_move_the_end(log: RatingLog) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 29), st.integers(1, 12)), max_size=8))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_overlaps_are_harmless_and_merging_drops_nothing(
     tmp_path_factory: pytest.TempPathFactory, ranges: list[tuple[int, int]]
 ) -> None:
@@ -89,6 +92,30 @@ def test_merging_is_tiered(log: RatingLog, rating_entry: Make) -> None:
     assert log.compact() == 7
     assert names(log) == ["0000000000000001.00000000_8.0.parquet"]
     assert contents(log) == entries[:8]
+
+
+def test_merged_rows_are_in_groups_that_a_reader_can_hold(
+    log: RatingLog, rating_entry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rating_log, "ROWS_PER_GROUP", 6)
+    sizes = (4, 2, 5, 6, 1, 1, 5, 2)
+    entries = [
+        rating_entry(ms, *(("u", f"i{n}", 1.0) for n in range(n_rows))) for ms, n_rows in enumerate(sizes, start=1)
+    ]
+    for entry in entries:
+        commit(log, [entry])
+    assert log.compact() == 7
+    assert [batch.num_rows for batch in log.read()] == [6, 11, 7, 2]
+    assert contents(log) == entries
+
+
+def test_a_folder_without_a_log_is_refused(log: RatingLog) -> None:
+    data = log.folder / "data"
+    made = RatingLog(data / "ratings")
+    assert RatingLog.of(data).folder == made.folder
+    made.folder.rmdir()
+    with pytest.raises(FileNotFoundError, match=f"{data}: expected a folder ratings"):
+        RatingLog.of(data)
 
 
 def test_a_reader_survives_merging(log: RatingLog, rating_entry: Make) -> None:
@@ -172,15 +199,40 @@ def test_who_was_the_first_to_name_an_item_leaves_the_item(log: RatingLog, ratin
         assert history.hidden.tolist() == before.hidden.tolist()
 
 
+def test_how_far_a_source_has_come_stays_when_its_user_is_forgotten(log: RatingLog) -> None:
+    def sent(ms: int, *users: str) -> Entry:
+        rows = [RatingEvent(user, "a", 1.0, 1.0) for user in users]
+        return Entry(StreamId(ms, 0), "rating", rows, source=Source("kafka:t/0", ms, "key"))
+
+    commit(log, [Entry(StreamId(1, 0), "rating", [RatingEvent("v", "a", 1.0, 1.0)])])
+    commit(log, [sent(2, "v", "u", "u"), sent(3, "u", "u", "v"), sent(4, "u")])
+    log.rewrite_without("u", StreamId(9, 0))
+    _, *left = contents(log)
+    assert [(entry.source and entry.source.offset, [one.user for one in entry.ratings]) for entry in left] == [
+        (2, ["v"]),
+        (3, ["", "v"]),
+        (4, [""]),
+    ]
+    assert {entry.source and entry.source.owner for entry in left} == {"key"}
+
+
 def _distinct_users(path: Path) -> set[bytes]:
     return {name.encode() for name in pa.parquet.read_table(path).column("user").to_pylist() if name}
 
 
-def test_merging_waits_for_rewriting_and_gives_way(log: RatingLog, rating_entry: Make) -> None:
+def test_merging_gives_way_and_rewriting_waits(
+    log: RatingLog, rating_entry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rating_log, "_MAINTENANCE_TIMEOUT_S", 0.01)
     for ms in range(1, 10):
         commit(log, [rating_entry(ms, ("u", "i", 1.0))])
     with log._maintenance(wait=True):
-        assert RatingLog(log.folder).compact() == 0
+        other = RatingLog(log.folder)
+        assert other.compact() == 0
+        other.clean()
+        with pytest.raises(LockTimeout):
+            other.rewrite_without("u", END)
+    assert len(contents(log)) == 9
     assert log.compact() == 8
 
 
@@ -241,8 +293,8 @@ def test_leftovers_of_a_killed_writer_go(log: RatingLog, rating_entry: Make) -> 
     (log.folder / ".tmp-1-something.parquet").write_bytes(b"half")
     (log.folder / "notes.txt").write_text("not ours")
     log.clean()
-    assert names(log) == ["0000000000000001.00000000_2.0.parquet"]
-    assert sorted(path.name for path in log.folder.iterdir() if path.name[0] != ".") == [
+    assert names(log) == [*log.files.listed()] == ["0000000000000001.00000000_2.0.parquet"]
+    assert sorted(path.name for path in log.folder.iterdir() if path.suffix != ".lock") == [
         *names(log),
         "manifest.json",
         "notes.txt",

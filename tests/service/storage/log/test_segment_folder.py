@@ -4,15 +4,17 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from service.engine.state.history import History
-from service.storage.errors import CorruptLog
+from service.storage.errors import CorruptLog, LockTimeout
 from service.storage.events import Entry, StreamId
-from service.storage.log import rating_log
+from service.storage.log import rating_log, segment_folder
+from service.storage.log.log_manifest import Sum
 from service.storage.log.rating_log import RatingLog
-from service.storage.log.segment_folder import SegmentFolder
+from service.storage.log.segment_folder import Segment, SegmentFolder
 from tests.service.logs import commit, contents
 
 Make = Callable[..., Entry]
@@ -135,6 +137,40 @@ def test_a_log_without_a_manifest_is_read_and_gets_one(tmp_path: Path) -> None:
         contents(log)
 
 
+def test_listing_counts_what_it_lists_and_an_empty_log_has_a_list_too(filled: RatingLog, tmp_path: Path) -> None:
+    listed = filled.files.listed()
+    assert filled.files.seal() == 0
+    (filled.folder / "manifest.json").unlink()
+    assert filled.files.seal() == 3
+    assert filled.files.listed() == listed
+    empty = SegmentFolder(tmp_path / "empty")
+    assert empty.seal() == 0
+    assert (empty.path / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("change", ["rewrite", "merge"])
+def test_listing_keeps_what_others_have_changed_meanwhile(
+    filled: RatingLog, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setattr(rating_log, "MERGE_AT", 3)
+    (filled.folder / "manifest.json").unlink()
+    other, sum_of, summed = RatingLog(filled.folder), filled.files._sum_of_intact, list[Path]()
+
+    def summed_before_a_change(segment: Segment) -> Sum | None:
+        total = sum_of(segment)
+        if not summed:
+            other.rewrite_without("u1", StreamId(9, 0)) if change == "rewrite" else other.compact()
+        summed.append(segment.path)
+        return total
+
+    monkeypatch.setattr(filled.files, "_sum_of_intact", summed_before_a_change)
+    filled.files.seal()
+    assert len(summed) == 3
+    users = [rating.user for entry in contents(RatingLog(filled.folder)) for rating in entry.ratings]
+    assert users == ["" if change == "rewrite" else "u1", *(f"u{n}" for n in range(2, 10))]
+    assert filled.files.listed().keys() == {segment.path.name for segment in filled.files.segments()}
+
+
 def test_a_segment_of_another_place_is_not_listed(filled: RatingLog) -> None:
     """Such as one whose name was altered: what it holds is not what it says."""
     (filled.folder / "manifest.json").unlink()
@@ -158,6 +194,51 @@ def test_what_a_killed_writer_left_is_removed_and_nothing_else(filled: RatingLog
     (filled.folder / ".tmp-77-half.parquet").write_bytes(b"half")
     filled.files.remove_temporaries()
     assert {path.name for path in filled.folder.iterdir()} - {".writing.lock"} == names - {".writing.lock"}
+
+
+def test_a_merge_between_the_list_and_the_look_is_no_damage(filled: RatingLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = filled.files.listed()
+    monkeypatch.setattr(rating_log, "MERGE_AT", 3)
+    assert filled.compact() == 2
+    monkeypatch.setattr(filled.files._manifest, "read", lambda: before)
+    filled.files.check()
+    before["strange"] = [Sum(1, "")]
+    with pytest.raises(CorruptLog, match=r"expected the segment .*/strange"):
+        filled.files.check()
+
+
+def writing(content: bytes) -> Callable[[IO[bytes]], object]:
+    return lambda file: file.write(content)
+
+
+def test_writers_share_a_lock_and_cleaning_waits_for_them(
+    filled: RatingLog, rating_entry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_folder, "_LOCK_TIMEOUT_S", 0.01)
+    with filled.files._written("1.parquet", writing(b"half")):
+        commit(filled, [rating_entry(10, ("u", "i", 1.0))])
+        with pytest.raises(LockTimeout):
+            filled.files.remove_temporaries()
+        assert [path.read_bytes() for path in filled.folder.glob(".tmp-*")] == [b"half"]
+    filled.files.remove_temporaries()
+    assert not list(filled.folder.glob(".tmp-*"))
+
+
+def test_a_segment_of_another_copy_is_taken_whole_or_not_at_all(filled: RatingLog, tmp_path: Path) -> None:
+    copy, listed = SegmentFolder(tmp_path / "copy"), filled.files.listed()
+    for name, (expected,) in listed.items():
+        content = (filled.folder / name).read_bytes()
+        for wrong in (content[:-1], content[:-1] + bytes([content[-1] ^ 1])):
+            with pytest.raises(CorruptLog, match=name):
+                copy.take(name, expected, writing(wrong))
+            assert not copy.holds(name, expected, reads=True)
+        copy.take(name, expected, writing(content))
+        assert copy.holds(name, expected, reads=True)
+    assert copy.listed() == listed
+    assert contents(RatingLog(copy.path)) == contents(filled)
+    first, *_, last = listed
+    copy.keep_only([first, last])
+    assert [*copy.listed()] == [segment.path.name for segment in copy.segments()] == [first, last]
 
 
 def test_a_segment_is_held_by_its_size_and_when_it_is_read_by_its_content(filled: RatingLog) -> None:

@@ -16,11 +16,14 @@ HOLD = (
 
 
 def test_a_second_holder_is_refused_with_the_pid_of_the_first(tmp_path):
-    lock = DataLock(tmp_path / "data")
+    data = tmp_path / "new" / "data"
+    DataLock(data).release()
+    (data / ".lock").write_text("9" * 20)  # as a process with a longer number leaves it
+    lock = DataLock(data)
     with pytest.raises(DataInUse, match=f"in use by process {os.getpid()}:"):
-        DataLock(tmp_path / "data")
+        DataLock(data)
     lock.release()
-    DataLock(tmp_path / "data").release()
+    DataLock(data).release()
 
 
 def test_death_frees_the_lock(tmp_path):

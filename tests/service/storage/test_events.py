@@ -28,13 +28,14 @@ from service.storage.events import (
     encode_ratings,
     encode_retraction,
     encode_subject,
+    encode_unmark,
     encode_users,
     parse_entry,
     portions,
 )
 from service.storage.item_changes import ItemChange
 from service.storage.log.segment import entries_of, table_of
-from service.storage.sources import Source
+from service.storage.sources import Source, Unmark
 from service.storage.user_changes import UserChange
 
 AT = StreamId(5000, 1)
@@ -49,6 +50,14 @@ def test_ids_compare_as_numbers_and_survive_text() -> None:
     assert StreamId.parse("9-2") < StreamId.parse("10-0") < StreamId.parse("10-11")
     assert str(StreamId.parse("1700000000000-3")) == "1700000000000-3"
     assert StreamId(0, 0) == ZERO
+
+
+def test_the_parts_of_stream_ids_have_63_bits() -> None:
+    largest = 2**63 - 1
+    assert StreamId.parse(f"{largest}-{largest}") == (largest, largest)
+    for text in (f"{largest + 1}-0", f"0-{largest + 1}"):
+        with pytest.raises(ValueError, match="Invalid stream id"):
+            StreamId.parse(text)
 
 
 @pytest.mark.parametrize("text", ["", "5", "5-", "-5", "5-1-1", "a-b", "5-1 ", "٣-1", "5.0-1", "1" * 20 + "-0"])
@@ -86,12 +95,14 @@ def test_encoded_typed_events_are_parsed(user: str, item: str, value: float, tim
     assert (entry.kind, entry.events, entry.ratings, entry.n_rows) == ("event", events, [], 2)
 
 
-@given(ids, st.integers(0, 2**63 - 1))
-def test_a_source_is_parsed_beside_ratings_and_events(name: str, offset: int) -> None:
-    source = Source(name, offset)
+@given(ids, st.integers(0, 2**63 - 1), st.sampled_from(["", "k", "k" * 64]))
+def test_a_source_is_parsed_beside_ratings_and_events(name: str, offset: int, owner: str) -> None:
+    source = Source(name, offset, owner)
     for fields in (encode_ratings([RatingEvent("u", "i", 1.0, 0.0)], source), encode_events([], source)):
         assert parse_entry(AT, fields).source == source
     assert parse_entry(AT, encode_ratings([])).source is None
+    for unmark in (Unmark(name, owner), Unmark(name, None)):
+        assert parse_entry(AT, encode_unmark(unmark)) == Entry(AT, "unmark", unmark=unmark)
 
 
 def test_an_event_that_another_producer_wrote_has_defaults() -> None:
@@ -128,6 +139,47 @@ def test_retractions_are_parsed() -> None:
     assert entry.users == {"a/b é"}
 
 
+def test_an_entry_says_whom_it_names_what_it_adds_and_what_it_costs() -> None:
+    rating, event = RatingEvent("u", "i", 1.0, 1.0), TypedEvent("v", "i", "view", timestamp=1.0)
+    told: list[tuple[Entry, tuple[set[str], bool, int, int]]] = [
+        (Entry(AT, "rating", [rating, RatingEvent("w", "i", None, 1.0)]), ({"u", "w"}, True, 2, 2)),
+        (Entry(AT, "rating", [RatingEvent("w", "i", None, 1.0)]), ({"w"}, False, 1, 1)),
+        (Entry(AT, "event", events=[event, event]), ({"v"}, True, 2, 2)),
+        (Entry(AT, "item", items=[ItemChange("i"), ItemChange("j", op="delete")]), (set(), True, 20, 2)),
+        (Entry(AT, "item", items=[ItemChange("j", op="delete")]), (set(), False, 10, 1)),
+        (Entry(AT, "user", user_changes=[UserChange("u", tags={"x": ["y"]})]), ({"u"}, True, 10, 1)),
+        (Entry(AT, "user", user_changes=[UserChange("u")]), ({"u"}, False, 10, 1)),
+        (Entry(AT, "merge", merge=Merge("u", "v")), ({"u", "v"}, False, 1000, 0)),
+        (Entry(AT, "retract", retract=Retraction("u", "e")), ({"u"}, False, 10, 0)),
+        (Entry(AT, "forget", subject="u"), ({"u"}, False, 0, 0)),
+        (Entry(AT, "hide", subject="i"), (set(), False, 0, 0)),
+    ]
+    for entry, expected in told:
+        assert (entry.users, entry.adds, entry.cost, entry.n_rows) == expected
+
+
+def test_fields_that_older_versions_do_not_know_stand_beside_what_needs_them_alone() -> None:
+    plain, attributed = (TypedEvent("u", "i", "view", 1.0, 1.0, None, one) for one in (None, "x"))
+    assert b"attributed" not in encode_events([plain])
+    assert encode_events([plain, attributed])[b"attributed"] == b"1"
+    assert b"shown" not in encode_items([ItemChange("i", tags={"x": ["y"]})])
+    for change in (ItemChange("i", title="t"), ItemChange("i", url=None), ItemChange("i", image="http://a/b")):
+        fields = encode_items([ItemChange("j"), change])
+        assert fields[b"shown"] == b"1"
+        assert parse_entry(AT, fields).items[1] == change
+
+
+def test_a_batch_ends_with_the_entry_that_fills_it() -> None:
+    rating = RatingEvent("u", "i", 1.0, 1.0)
+    entries = [Entry(StreamId(5, n), "rating", [rating] * size) for n, size in enumerate((999, 1, 600, 600, 3, 1000))]
+    assert [[len(entry.ratings) for entry in portion] for portion in portions(entries)] == [
+        [999, 1],
+        [600, 600],
+        [3, 1000],
+    ]
+    assert [len(portion) for portion in portions(entries[:1])] == [1]
+
+
 def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
     entry = parse_entry(AT, fields({"user": "u", "item": "i", "rating": 3}))
     assert entry.ratings == [RatingEvent("u", "i", 3.0, 5.0)]
@@ -152,6 +204,15 @@ def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
         {b"v": b"1", b"source": b'{"name": "a", "offset": 1}'},
         {b"v": b"1", b"ratings": b"[]", b"source": b'{"name": "a", "offset": -1}'},
         {b"v": b"1", b"ratings": b"[]", b"source": b'{"name": "", "offset": 1}'},
+        {b"v": b"1", b"ratings": b"[]", b"owner": b"k"},
+        {b"v": b"1", b"ratings": b"[]", b"source": b'{"name": "a", "offset": 1, "owner": "k"}'},
+        {b"v": b"1", b"ratings": b"[]", b"source": b'{"name": "a", "offset": 1}', b"owner": b"k" * 65},
+        {b"v": b"1", b"ratings": b"[]", b"source": b'{"name": "a", "offset": 1}', b"owner": b""},
+        {b"v": b"1", b"ratings": b"[]", b"source": b'{"name": "%s", "offset": 1}' % ("é" * 129).encode()},
+        {b"v": b"1", b"unmark": b'{"name": "%s", "owner": null}' % ("é" * 129).encode()},
+        {b"v": b"1", b"unmark": b'{"name": "a", "owner": "%s"}' % (b"k" * 65)},
+        {b"v": b"1", b"ratings": b"[]", b"attributed": b"1"},
+        {b"v": b"1", b"events": b"[]", b"shown": b"1"},
         {b"v": b"1", b"forget": b""},
         {b"v": b"1", b"forget": b"\xff"},
         {b"v": b"1", b"hide": b"x" * 257},
@@ -162,6 +223,14 @@ def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
         {b"v": b"1", b"document": b'{"kind": "scenario", "name": ""}'},
         {b"v": b"1", b"document": b'{"kind": "scenario", "name": "a", "body": "{"}'},
         {b"v": b"1", b"document": b'{"kind": "scenario", "name": "a", "since": 1}'},
+        *(
+            {b"v": b"1", b"document": msgspec.json.encode({"kind": "experiment", "name": "a", "body": body})}
+            for body in (
+                '{"arms": [], "salt": "s"}',
+                '{"arms": [{"model": "a", "share": 0}], "salt": "s"}',
+                '{"arms": [{"model": "a", "share": 50}, {"model": "b", "share": 100.5}], "salt": "s"}',
+            )
+        ),
         {b"v": b"1", b"ratings": b"[{"},
         {b"v": b"1", b"ratings": b"{}"},
         {b"v": b"1", b"events": b"[]", b"ratings": b"[]"},

@@ -2,10 +2,21 @@ import math
 from typing import Any
 
 import pytest
-from msgspec import UNSET
+from msgspec import UNSET, structs
 from msgspec.structs import astuple
 
-from service.storage.item_changes import Attributes, ItemChange, check, merged, sizes_after
+from service.base.limits import LATEST_S
+from service.storage.item_changes import (
+    LARGEST,
+    Attributes,
+    ItemChange,
+    check,
+    decode_entry,
+    decode_row,
+    encode,
+    merged,
+    sizes_after,
+)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +45,16 @@ from service.storage.item_changes import Attributes, ItemChange, check, merged, 
             r"Invalid published: expected Unix seconds, got 1.7e\+12; divide milliseconds by 1,000",
         ),
         (ItemChange("i", until=math.inf), "Invalid until: expected finite Unix seconds, got inf"),
+        (ItemChange("i", until=-1.1e11), r"Invalid until: expected Unix seconds, got -1.1e\+11"),
+        (
+            ItemChange("i", tags={"a": ["x"] * 600, "b": None, "c": ["y"] * 401}),
+            "Invalid tags: expected at most 1,000 values in all, got 1,001",
+        ),
+        (ItemChange("i", title=""), "Invalid title: expected 1 to 1,?000 bytes, got 0"),
+        (ItemChange("i", title="t" * 1001), "Invalid title: expected 1 to 1,?000 bytes, got 1,?001"),
+        (ItemChange("i", url="http://" + "a" * 1994), "Invalid url: expected 1 to 2,?000 bytes, got 2,?001"),
+        (ItemChange("i", image="ftp://a/b"), "Invalid image: expected http://… or https://… without spaces, got 'ftp:"),
+        (ItemChange("i", embedding=[0.0] * 4097), "Invalid embedding: expected 1 to 4,096 numbers, got 4,097"),
         (ItemChange("i", embedding=[]), "Invalid embedding: expected 1 to 4,096 numbers, got 0"),
         (ItemChange("i", embedding=[1.0, math.nan]), "Invalid embedding: expected a finite number"),
     ],
@@ -43,7 +64,26 @@ def test_values_that_cannot_be_used_are_refused(change: ItemChange, reason: str)
         check(change)
 
 
-OLD = Attributes({"a": ["x"], "b": ["y"]}, {"n": 1.0, "m": 2.0}, False, 5.0, 6.0, [1.0])
+@pytest.mark.parametrize(
+    "change",
+    [
+        ItemChange("é" * 128, op="delete"),
+        ItemChange("i", tags={"n" * 64: ["v" * 256]}),
+        ItemChange("i", tags={str(n): [str(v) for v in range(10)] for n in range(100)}),
+        ItemChange("i", numbers={str(n): LARGEST if n % 2 else -LARGEST for n in range(100)}),
+        ItemChange("i", tags={"a": None, "b": []}, numbers={"c": None}),
+        ItemChange("i", published=-LATEST_S, until=LATEST_S),
+        ItemChange("i", embedding=[-LARGEST]),
+        ItemChange("i", embedding=[LARGEST] * 4096),
+        ItemChange("i", title="t" * 1000, url="https://" + "a" * 1992, image="HTTP://a/b"),
+    ],
+)
+def test_values_at_their_bounds_are_taken(change: ItemChange) -> None:
+    assert decode_entry(encode([change])) == [change]
+    assert decode_row(encode(change).decode()) == change
+
+
+OLD = Attributes({"a": ["x"], "b": ["y"]}, {"n": 1.0, "m": 2.0}, False, 5.0, 6.0, [1.0], "o", "http://a/", "http://a/b")
 
 
 @pytest.mark.parametrize(
@@ -53,12 +93,14 @@ OLD = Attributes({"a": ["x"], "b": ["y"]}, {"n": 1.0, "m": 2.0}, False, 5.0, 6.0
         ({"op": "put", "tags": {"a": ["x", "z", "x"], "c": None, "d": []}}, Attributes({"a": ["x", "z"]})),
         ({"op": "put", "tags": None, "available": None, "until": None}, Attributes()),
         ({"op": "patch"}, OLD),
+        ({"op": "patch", "title": "t", "image": None}, structs.replace(OLD, title="t", image=None)),
+        ({"op": "patch", "url": "http://b/"}, structs.replace(OLD, url="http://b/")),
         ({"op": "patch", "tags": {"a": None, "b": ["z"]}}, Attributes({"b": ["z"]}, *astuple(OLD)[1:])),
         ({"op": "patch", "numbers": {"n": None}}, Attributes(OLD.tags, {"m": 2.0}, *astuple(OLD)[2:])),
         ({"op": "patch", "tags": None, "numbers": None}, Attributes({}, {}, *astuple(OLD)[2:])),
         (
             {"op": "patch", "available": None, "published": None, "until": None, "embedding": None},
-            Attributes(OLD.tags, OLD.numbers),
+            Attributes(OLD.tags, OLD.numbers, True, None, None, None, *astuple(OLD)[6:]),
         ),
     ],
 )

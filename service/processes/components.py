@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _FOLDERS = "ratings", "redis", "snapshots", "work", "exports", "loading", data_sets.FOLDER
 _FOLDERS_OF_KEYS = session_folder.FOLDER, key_uses.FOLDER, audit_log.FOLDER
 _LOCKS = ".lock", live_versions.LOCK_FILE, data_format.LOCK_FILE
-_FILES = live_versions.LIVE_FILE, data_format.FORMAT_FILE, KEY_FILE, ROTATE_FILE
+_FILES = live_versions.LIVE_FILE, live_versions.REPLACED_FILE, data_format.FORMAT_FILE, KEY_FILE, ROTATE_FILE
 OURS = frozenset((*sealed_file.all_names(), *_FOLDERS, *_FOLDERS_OF_KEYS, *_LOCKS, *_FILES))
 SECRETS = (*sealed_file.NAMES, KEY_FILE)  # files that others must not read
 THREADS_STOP_S = 7.0  # seconds; longer than the timeout of a call to Redis

@@ -22,6 +22,7 @@ from service.extras.console.jobs import Job, jobs_of
 from service.extras.console.pages import Part, page, part, to
 from service.extras.console.visit import console_router
 from service.jobs.jobs import TRAIN
+from service.storage.snapshots import live_versions
 
 DEFAULT = "als-implicit"  # in the form
 
@@ -35,29 +36,31 @@ class Row(NamedTuple):
         live: the version of its name that is live.
         verb: what activating it would be called; None if it is live.
         quality: that of live ones.
+        before: if it is live, the version of its name that was live before, and can be so again.
     """
 
     model: ModelInfo
     live: str | None
     verb: str | None
     quality: Part | None
+    before: str | None
 
 
 @router.get("/models")
-async def get_models(request: Request, serving: TheService, algorithm: str = DEFAULT, undo: str = "") -> Response:
-    """The page. `undo` is the version that was live before an activation."""
+async def get_models(request: Request, serving: TheService, algorithm: str = DEFAULT) -> Response:
+    """The page."""
     rows, jobs = await models_and_trainings(serving)
     return page(
-        request, "models.html", rows=rows, jobs=jobs, undo=undo, algorithms=ALGORITHMS, algorithm=algorithm,
+        request, "models.html", rows=rows, jobs=jobs, algorithms=ALGORITHMS, algorithm=algorithm,
         ends={value: text for value, (text, _) in training_form.THEN.items()}, **about(algorithm),
     )  # fmt: skip
 
 
 @router.get("/models-now")
-async def get_state(request: Request, serving: TheService, undo: str = "") -> Response:
+async def get_state(request: Request, serving: TheService) -> Response:
     """Models and trainings alone."""
     rows, jobs = await models_and_trainings(serving)
-    return page(request, "models-now.html", rows=rows, jobs=jobs, undo=undo)
+    return page(request, "models-now.html", rows=rows, jobs=jobs)
 
 
 @router.get("/parameters")
@@ -88,12 +91,11 @@ async def ask(request: Request, serving: TheService, version: str) -> Response:
 
 @router.post("/activate")
 async def activate(request: Request, serving: TheService) -> Response:
-    """Make a snapshot live, and offer the one that it replaces."""
-    form = request.state.form
-    version, before = form.get("version", ""), form.get("before", "")
+    """Make a snapshot live."""
+    version = request.state.form.get("version", "")
     concern(f"version {version}")
     await serving.operate(ActivateModel(version))
-    return to("models", undo=before) if before else to("models")
+    return to("models")
 
 
 async def models_and_trainings(serving: Serving) -> tuple[list[Row], list[Job]]:
@@ -105,10 +107,13 @@ async def models_and_trainings(serving: Serving) -> tuple[list[Row], list[Job]]:
     )
     quality = {model.version: report for model, report in zip(answering, reports, strict=True)}
     live = {model.name: model.version for model in answering}
-    rows = [
-        Row(model, live.get(model.name), verb_of(model, live.get(model.name)), quality.get(model.version))
-        for model in models
-    ]
+    former = await asyncio.to_thread(live_versions.replaced, serving.settings.data)
+    verbs = {model.version: verb_of(model, live.get(model.name)) for model in models}
+    rows = []
+    for model in models:
+        before = former.get(model.name, "") if model.version == live.get(model.name) else ""
+        row = Row(model, live.get(model.name), verbs[model.version], quality.get(model.version), None)
+        rows.append(row._replace(before=before) if verbs.get(before) else row)
     jobs = [job for job in await jobs_of(serving) if job.kind == TRAIN and not job.has_ended]
     return rows, jobs
 

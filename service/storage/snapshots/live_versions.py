@@ -5,6 +5,9 @@ are tested like the others.
 
 The file also has `sha256`, a digest of the names and versions, by which an altered file is detected. A file of an older
 version lacks it and gets it when the file is next written.
+
+`DATA/replaced.json` has the version that was live before, for each name whose version was replaced by another one. The
+console offers it as the way back. Nothing else depends on it: a missing or damaged file names none.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from service.storage import files
 from service.storage.errors import CorruptLiveFile, UnknownModel
 from service.storage.snapshots import snapshot, version_names
 
-LIVE_FILE, LOCK_FILE = "live.json", ".live.lock"
+LIVE_FILE, REPLACED_FILE, LOCK_FILE = "live.json", "replaced.json", ".live.lock"
 _DIGEST = "sha256"
 _SHADOWS, _BETWEEN = "shadows", " "
 
@@ -77,6 +80,14 @@ def read_all(data: Path) -> Live:
             f" ({error}); restore it, or remove it and activate a version of each model"
         ) from error
     return live
+
+
+def replaced(data: Path) -> dict[str, str]:
+    """Name to the version that was live before, as clients see it; its snapshot may be gone."""
+    try:
+        return msgspec.json.decode(files.read_regular(data / REPLACED_FILE), type=dict[str, str])
+    except (OSError, msgspec.MsgspecError):
+        return {}
 
 
 def state_of(data: Path) -> tuple[int, int, int] | None:
@@ -234,6 +245,12 @@ def _with(live: Live, name: str, version: str, *, shadow: bool = False) -> Live:
 
 
 def _write(data: Path, live: Live) -> None:
+    with contextlib.suppress(CorruptLiveFile):  # it is about to be replaced by one that can be read
+        former = {name: version_names.shown(version) for name, version in read(data).items()}
+        now = {name: version_names.shown(version) for name, version in live.versions.items()}
+        left = {name: version for name, version in former.items() if now.get(name, version) != version}
+        if left:
+            files.replace(data / REPLACED_FILE, msgspec.json.encode(replaced(data) | left))
     files.replace(data / LIVE_FILE, encoded(live))
 
 

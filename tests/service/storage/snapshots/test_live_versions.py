@@ -146,3 +146,24 @@ def test_what_a_check_refuses_does_not_go_live(tmp_path: Path) -> None:
     with pytest.raises(Conflict, match="ended"):
         live_versions.activate(tmp_path, "a", f"a{SUFFIX}", check=check)
     assert live_versions.read(tmp_path) == {}
+
+
+def test_the_version_before_is_known_until_the_next_one(tmp_path):
+    first, second, third = (f"als-2026010{day}T000000-aaaa" for day in (1, 2, 3))
+    live_versions.set_version(tmp_path, "als", first)
+    assert live_versions.replaced(tmp_path) == {}
+    live_versions.set_version(tmp_path, "als", second)
+    live_versions.set_version(tmp_path, "sgd", "sgd-20260101T000000-aaaa")
+    assert live_versions.replaced(tmp_path) == {"als": first}
+    live_versions.set_version(tmp_path, "als", first)
+    assert live_versions.replaced(tmp_path) == {"als": second}
+    live_versions.set_version(tmp_path, "als", f"{first}.1")  # the same, after a user was forgotten
+    live_versions.end(tmp_path, "sgd")
+    assert live_versions.replaced(tmp_path) == {"als": second}
+    (tmp_path / live_versions.LIVE_FILE).write_bytes(b"{")
+    live_versions.replace(tmp_path, live_versions.Live({"als": third}, frozenset()))
+    assert live_versions.replaced(tmp_path) == {"als": second}
+    (tmp_path / live_versions.REPLACED_FILE).write_bytes(b"[]")
+    assert live_versions.replaced(tmp_path) == {}
+    live_versions.set_version(tmp_path, "als", second)
+    assert live_versions.replaced(tmp_path) == {"als": third}

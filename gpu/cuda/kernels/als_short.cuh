@@ -1,4 +1,5 @@
-// als.cu, part 8: rows of up to SHORT ratings, explicit problems: A p = Zᵀ (Z p) + ρ p without forming A.
+// als.cu, part 8: rows of up to SHORT ratings, explicit problems, without forming A. With more unknowns than ratings, and
+// narrow tables, Z Zᵀ is formed, of one row for each rating; else A p = Zᵀ (Z p) + ρ p.
 //
 // A warp owns a row; Z, up to SHORT staged rows of the table, is the operand of both products. Products with Z give a
 // number per rating, products with Zᵀ a number per unknown. Only vectors are rounded to FP16, in two parts. A lane owns
@@ -11,13 +12,15 @@ constexpr int SHORT = NARROW ? 32 : 64, SHORT_WARPS = NARROW ? 4 : 2;  // SHORT 
 constexpr int RATINGS = SHORT / 32;                                   // of a lane
 constexpr int AT_ONCE = NARROW ? 1 : 4;                               // sums of a product
 constexpr int SHORT_BYTES = 32 * CT + 16;                             // bytes of a staged row, an odd multiple of 16
+constexpr bool DUAL = NARROW && !STEP && F > SHORT;  // fewer ratings than unknowns: one number for each rating is solved for
 
 struct ShortRow {  // shared memory of a warp
     alignas(16) unsigned char tile[SHORT][SHORT_BYTES];
     alignas(16) unsigned vector[2][4][WORDS];         // in the layout of `stage_vector`
     alignas(16) unsigned numbers[2][4][4 * RATINGS];  // the same for numbers of ratings
     alignas(16) float sums[64 * PAIRS];
-    float each[SHORT];
+    alignas(16) float each[SHORT];
+    float gram[DUAL ? SHORT : 1][SHORT + 1];  // Z Zᵀ, its lower tiles
 };
 typedef float Each[RATINGS];  // a number for each rating of a lane
 
@@ -57,8 +60,11 @@ __device__ __forceinline__ void stage_row(Each& y, ShortRow& row, const Item& it
     __syncwarp();
 #pragma unroll
     for (int n = 0; n < RATINGS; ++n) {
-        const unsigned short* mine = (const unsigned short*)row.tile[lane + 32 * n];
-        if (BIASES && lane + 32 * n < item.length) y[n] = y[n] - float_of(mine[F + 1]) - float_of(mine[F + 2]);
+        unsigned short* mine = (unsigned short*)row.tile[lane + 32 * n];
+        if (BIASES && lane + 32 * n < item.length) {
+            y[n] = y[n] - float_of(mine[F + 1]) - float_of(mine[F + 2]);
+            if (DUAL) mine[F + 1] = mine[F + 2] = 0;  // no unknowns
+        }
     }
 }
 
@@ -120,9 +126,77 @@ __device__ __forceinline__ void multiply_rows(Each& t, ShortRow& row, const Vect
     for (int n = 0; n < RATINGS; ++n) t[n] = lane + 32 * n < 16 * n_steps ? row.each[lane + 32 * n] : 0.0f;
 }
 
+// Z Zᵀ; a lane gets the row of its rating.
+__device__ __forceinline__ void multiply_by_itself(float (&mine)[SHORT], ShortRow& row, int n_steps) {
+    const int lane = threadIdx.x % 32, n = 16 * n_steps;
+    const unsigned from = address(row.tile) + (lane % 8 + lane / 8 % 2 * 8) * SHORT_BYTES + lane / 16 * 16;
+    float result[3][2][4] = {};  // tiles (0, 0), (1, 0) and (1, 1), the left and the right half of each
+#pragma unroll
+    for (int j = 0; j < DT; ++j) {
+        unsigned upper[4], lower[4];
+        load_tile_of_rows(upper, from + j * 32);
+        multiply(result[0][0], upper, upper[0], upper[2]), multiply(result[0][1], upper, upper[1], upper[3]);
+        if (n_steps == 1) continue;
+        load_tile_of_rows(lower, from + 16 * SHORT_BYTES + j * 32);
+        multiply(result[1][0], lower, upper[0], upper[2]), multiply(result[1][1], lower, upper[1], upper[3]);
+        multiply(result[2][0], lower, lower[0], lower[2]), multiply(result[2][1], lower, lower[1], lower[3]);
+    }
+#pragma unroll
+    for (int e = 0; e < 24; ++e) {
+        const int tile = e / 8, i = tile ? 16 : 0, j = tile == 2 ? 16 : 0;
+        if (tile && n_steps == 1) break;
+        row.gram[i + lane / 4 + e % 4 / 2 * 8][j + e / 4 % 2 * 8 + lane % 4 * 2 + e % 2] = result[tile][e / 4 % 2][e % 4];
+    }
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < SHORT; ++j) {
+        const bool is_mirrored = j >= 16 && lane < 16;
+        mine[j] = j < n && lane < n ? is_mirrored ? row.gram[j][lane] : row.gram[lane][j] : 0.0f;
+    }
+}
+
+// x = Zᵀ a where (Z Zᵀ + ρ I) a = y: the solution of (Zᵀ Z + ρ I) x = Zᵀ y. A lane owns a number of a.
+__device__ __forceinline__ void solve_dual(Vector& x, ShortRow& row, float y, float ridge, const Solver& solver, int n_steps) {
+    const int lane = threadIdx.x % 32;
+    float mine[SHORT];
+    multiply_by_itself(mine, row, n_steps);
+    float a = 0, r = y, p = 0, s = 0, gamma = 0, alpha = 1;
+    const float goal = fmaxf(solver.tolerance * solver.tolerance * total_of(y * y), TINY);
+#pragma unroll 1
+    for (int step = 0; step < solver.n_steps + 2; ++step) {  // as `descend`, but from zero: two steps more come as close
+        row.each[lane] = r;
+        __syncwarp();
+        float parts[4] = {ridge * r, 0, 0, 0};
+#pragma unroll
+        for (int q = 0; q < SHORT / 4; ++q) {
+            if (q == 4 && n_steps == 1) break;
+            const float4 four = ((const float4*)row.each)[q];
+            parts[0] += mine[4 * q] * four.x, parts[1] += mine[4 * q + 1] * four.y;
+            parts[2] += mine[4 * q + 2] * four.z, parts[3] += mine[4 * q + 3] * four.w;
+        }
+        __syncwarp();
+        const float w = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+        const float2 next = totals_of(r * r, w * r);
+        if (!(next.y < LARGEST)) {  // an overflow must not pass for a solution
+            a = __int_as_float(0x7fffffff);
+            break;
+        }
+        const float beta = step ? next.x * inverse(gamma) : 0.0f, curvature = next.y - beta * next.x * inverse(alpha);
+        if (!(next.x > goal && curvature > TINY)) break;
+        alpha = next.x * inverse(curvature), gamma = next.x;
+        p = r + beta * p, s = w + beta * s;
+        a += alpha * p, r -= alpha * s;
+    }
+    const float largest = __int_as_float(__reduce_max_sync(~0u, __float_as_int(fabsf(a))));
+    const float unit = largest > TINY ? largest : 1.0f;
+    Each t = {a / unit};
+    multiply_transposed(x, row, t, n_steps);
+#pragma unroll
+    for (int n = 0; n < VECTOR; ++n) x[n] *= unit;
+}
+
 __device__ __forceinline__ void solve_short(ShortRow& row, const Item& item, const Half& half, const Solver& solver) {
-    Vector x, r, known;
-    read(x, known, half, item.row);
+    Vector x;
     Each y;
     stage_row(y, row, item, half, solver);
     float largest = 0;
@@ -133,19 +207,28 @@ __device__ __forceinline__ void solve_short(ShortRow& row, const Item& item, con
 #pragma unroll
     for (int n = 0; n < RATINGS; ++n) y[n] /= scale;
     const int n_steps = (item.length + 15) / 16;
-    multiply_transposed(r, row, y, n_steps);
-#pragma unroll
-    for (int n = 0; n < VECTOR; ++n) r[n] *= scale;
     const float ridge = solver.regularization * __powf(item.total + solver.offset, solver.exponent) + solver.prior;
-    start_step(x, known, ridge, 1);
-    descend(x, r, known, solver, [&](Vector& product, const Vector& v, float norm) {
-        const float back = inverse(norm);
-        Each t;
-        multiply_rows(t, row, v, norm, n_steps);
-        multiply_transposed(product, row, t, n_steps);
+    if constexpr (DUAL) {
+        __syncwarp();  // all lanes have read their y
+        solve_dual(x, row, y[0], ridge, solver, n_steps);
 #pragma unroll
-        for (int n = 0; n < VECTOR; ++n) product[n] = product[n] * back + ridge * v[n];
-    });
+        for (int n = 0; n < VECTOR; ++n) x[n] *= scale;
+    } else {
+        Vector r, known;
+        read(x, known, half, item.row);
+        multiply_transposed(r, row, y, n_steps);
+#pragma unroll
+        for (int n = 0; n < VECTOR; ++n) r[n] *= scale;
+        start_step(x, known, ridge, 1);
+        descend(x, r, known, solver, [&](Vector& product, const Vector& v, float norm) {
+            const float back = inverse(norm);
+            Each t;
+            multiply_rows(t, row, v, norm, n_steps);
+            multiply_transposed(product, row, t, n_steps);
+#pragma unroll
+            for (int n = 0; n < VECTOR; ++n) product[n] = product[n] * back + ridge * v[n];
+        });
+    }
     write(x, half, item.row, true, true);
     __syncwarp();  // the next row is staged in place of this one
 }

@@ -92,12 +92,16 @@ def half(backend: Backend, rows: Rows, start: np.ndarray, fixed: np.ndarray, pro
     return np.asarray(als.fetch(solved))
 
 
-def assert_rows_agree(found: np.ndarray, expected: np.ndarray, allowed: tuple[float, float]) -> None:
+def assert_rows_agree(
+    found: np.ndarray, expected: np.ndarray, allowed: tuple[float, float], exact: np.ndarray | None = None
+) -> None:
+    """Each row is as expected; or as in `exact`: a device solves short rows closer than by steps from their start."""
     assert np.isfinite(found).all()
     norms = np.linalg.norm(expected, axis=1)
     assert not found[norms == 0].any()
     if norms.any():
-        errors = np.linalg.norm(found - expected, axis=1)[norms > 0] / norms[norms > 0]
+        distances = [np.linalg.norm(found - table, axis=1) for table in (expected, exact) if table is not None]
+        errors = np.min(distances, axis=0)[norms > 0] / norms[norms > 0]
         assert (np.median(errors), errors.max()) <= allowed
         assert errors.max() <= allowed[1]
 
@@ -151,8 +155,10 @@ def test_every_number_of_factors(kind: AlsObjective, precision: str, n_factors: 
     problem = kind._replace(n_factors=n_factors, precision=precision)
     rows, fixed = rows_of([0, 1, 3, 40, 700, 1500], 1500), table_of(1500, problem)
     start = near(rows, fixed, problem)
-    expected = reference.als_half(pairs(rows), start, fixed, problem)
-    assert_rows_agree(half(backend, rows, start, fixed, problem), expected, tolerance(backend, problem))
+    expected, exact = (
+        reference.als_half(pairs(rows), start, fixed, problem._replace(solver=solver)) for solver in ("cg", "cholesky")
+    )
+    assert_rows_agree(half(backend, rows, start, fixed, problem), expected, tolerance(backend, problem), exact)
 
 
 @KINDS

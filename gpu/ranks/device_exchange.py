@@ -168,18 +168,16 @@ class Nccl:
         """Whether kernels of all ranks can store numbers in the memory of all others, and these arrive unaltered."""
         if self.totals(self._may_store) != (self.size,):
             return False
-        table = _raw((self.size, PROBE_BYTES // 4), np.int32)
-        table.fill(0)
-        cupy.cuda.get_current_stream().synchronize()
+        table, mine = _zeros((self.size, PROBE_BYTES // 4), np.int32), cupy.asarray(_probe(self.rank))
         addresses = self.addresses(table.data.ptr)
         if not addresses:
             return False
         for address in addresses:
             there = cupy.cuda.UnownedMemory(address, table.nbytes, None)
-            cupy.ndarray(table.shape, table.dtype, cupy.cuda.MemoryPointer(there, 0))[self.rank] = _probe(self.rank)
-        table[self.rank] = _probe(self.rank)
+            cupy.ndarray(table.shape, table.dtype, cupy.cuda.MemoryPointer(there, 0))[self.rank] = mine
+        table[self.rank] = mine
         self.barrier()
-        n_wrong = sum(int(cupy.count_nonzero(table[rank] != _probe(rank))) for rank in range(self.size))
+        n_wrong = _n_wrong(table)
         for address in addresses:
             cupy.cuda.runtime.ipcCloseMemHandle(address)
         return self.totals(n_wrong) == (0,)  # all ranks have closed before one frees its table
@@ -222,9 +220,7 @@ def shared_zeros(shape: tuple[int, ...], dtype: Any, exchange: Exchange) -> tupl
     """
     if not isinstance(exchange, Nccl) or not exchange.can_store:
         return cupy.zeros(shape, dtype=dtype), ()
-    found = _raw(shape, dtype)
-    found.fill(0)
-    cupy.cuda.get_current_stream().synchronize()
+    found = _zeros(shape, dtype)
     return found, exchange.addresses(found.data.ptr)
 
 
@@ -280,10 +276,9 @@ def _check_copies(exchange: Nccl) -> None:
         BackendUnavailable: what arrived is not what was sent.
     """
     table = cupy.zeros((exchange.size, PROBE_BYTES // 4), dtype=cupy.int32)
-    table[exchange.rank] = _probe(exchange.rank)
+    table[exchange.rank] = cupy.asarray(_probe(exchange.rank))
     exchange.gather(table, np.arange(exchange.size + 1))
-    expected = np.stack([_probe(rank).get() for rank in range(exchange.size)])
-    n_wrong = int(np.count_nonzero(table.get() != expected))
+    n_wrong = _n_wrong(table)
     (n_all,) = exchange.totals(n_wrong)
     if n_all:
         raise BackendUnavailable(
@@ -292,15 +287,28 @@ def _check_copies(exchange: Nccl) -> None:
         )
 
 
-def _probe(rank: int) -> Any:
-    """The numbers that a rank sends to test a link, int32."""
-    return cupy.arange(PROBE_BYTES // 4, dtype=cupy.int32) * (rank + 1)
+def _probe(rank: int) -> NDArray[np.int32]:
+    """The numbers that a rank sends to test a link."""
+    return np.arange(PROBE_BYTES // 4, dtype=np.int32) * (rank + 1)
 
 
-def _raw(shape: tuple[int, ...], dtype: Any) -> Any:
-    """An array that is an allocation of its own, not of CuPy's pool: handles name whole allocations."""
-    n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    return cupy.ndarray(shape, dtype, cupy.cuda.MemoryPointer(cupy.cuda.Memory(max(n_bytes, 1)), 0))
+def _n_wrong(table: Any) -> int:
+    """How many numbers of a table with a row for each rank are not those that the rank sends.
+
+    Counted on the host: CuPy would compile its kernel of a reduction for 3.5 s in every rank that starts.
+    """
+    found, expected = table.get(), np.stack([_probe(rank) for rank in range(len(table))])
+    return int(np.count_nonzero(found != expected))
+
+
+def _zeros(shape: tuple[int, ...], dtype: Any) -> Any:
+    """Zeros in an allocation of their own, not of CuPy's pool: handles name whole ones. Waits until they are there."""
+    n_bytes = max(int(np.prod(shape)) * np.dtype(dtype).itemsize, 1)
+    memory = cupy.cuda.MemoryPointer(cupy.cuda.Memory(n_bytes), 0)
+    stream = cupy.cuda.get_current_stream()
+    memory.memset_async(0, n_bytes, stream)
+    stream.synchronize()
+    return cupy.ndarray(shape, dtype, memory)
 
 
 def _seconds(began: Any, ended: Any) -> float:

@@ -18,6 +18,27 @@ def test_nothing_is_live_at_first(tmp_path: Path) -> None:
     assert live_versions.read(tmp_path) == {}
 
 
+def test_a_change_of_the_file_is_seen_without_reading_it(tmp_path: Path) -> None:
+    states = [live_versions.state_of(tmp_path)]
+    for name in "aba":
+        live_versions.set_version(tmp_path, name, f"{name}{SUFFIX}")
+        states.append(live_versions.state_of(tmp_path))
+        live_versions.read(tmp_path)
+        assert live_versions.state_of(tmp_path) == states[-1]
+    assert states[0] is None
+    assert len(set(states)) == 4
+
+
+def test_without_a_live_version_of_a_name_none_is_pruned(tmp_path: Path) -> None:
+    versions = [f"als-2026010{day}T000000-beef" for day in range(1, 6)]
+    for version in (*versions, f"b{SUFFIX}"):
+        (tmp_path / "snapshots" / version).mkdir(parents=True)
+    assert live_versions.prune(tmp_path, "als") == []
+    live_versions.set_version(tmp_path, "als", versions[1])
+    assert live_versions.prune(tmp_path, "als") == [versions[2], versions[0]]
+    assert {path.name for path in (tmp_path / "snapshots").iterdir()} == {*versions[3:], versions[1], f"b{SUFFIX}"}
+
+
 def test_names_do_not_disturb_each_other(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: live_versions.set_version(tmp_path, NAMES[n], f"{NAMES[n]}{SUFFIX}"), range(20)))

@@ -17,6 +17,7 @@ from service.storage import files
 from service.storage.errors import CorruptSnapshot, NewerSnapshot, UnknownVersion
 from service.storage.snapshots import array_file, snapshot, snapshot_files, version_names
 from service.storage.snapshots.array_values import ArrayValues
+from service.storage.snapshots.content_map import ContentMap, ContentMaps, Features
 from service.storage.snapshots.manifest import StoredCalibration
 
 USERS, ITEMS = ["ann", "b/ö"], ["x", "y", "z"]
@@ -234,6 +235,33 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(OSError, match="No space"):
         written(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_all_is_on_the_disk_before_a_snapshot_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced, renamed, rename = list[Path](), list[list[Path]](), files.rename
+    monkeypatch.setattr(files, "sync", synced.append)
+
+    def noted(source: Path, target: Path) -> None:
+        renamed.append(synced.copy())
+        rename(source, target)
+
+    monkeypatch.setattr(files, "rename", noted)
+    features = Features([("genre", "war")])
+    content = ContentMaps(ContentMap(features, np.zeros((2, 4), np.float32)))
+    version = snapshot.write(tmp_path, a_model(), USERS, ITEMS, metrics={}, watermark="5-1", content=content).version
+    ((*inner, folder),) = renamed
+    assert sorted(path.name for path in inner) == sorted(path.name for path in (tmp_path / version).iterdir())
+    assert {path.parent for path in inner} == {folder}
+    assert synced == [*inner, folder, tmp_path]
+
+
+def test_of_versions_of_one_second_the_last_one_written_is_the_newest(tmp_path: Path) -> None:
+    versions = [f"als-20260101T000000-000{n}" for n in (2, 3, 1)] + ["als-20260101T000001-0000"]
+    for n, version in enumerate(versions):
+        (tmp_path / version).mkdir()
+        os.utime(tmp_path / version, (0, 9 - n if n == 3 else n))
+    assert snapshot.versions(tmp_path) == versions[::-1]
+    assert snapshot.versions(tmp_path / "missing") == []
 
 
 def test_the_live_and_the_two_newest_others_are_kept(tmp_path: Path) -> None:

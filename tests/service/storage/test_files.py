@@ -35,6 +35,14 @@ def test_a_lock_that_another_process_holds_leaves_no_file_open(tmp_path: Path) -
         assert n_open() == before
 
 
+def test_a_lock_is_taken_when_its_holder_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = FileLock.take(tmp_path / "lock")
+    monkeypatch.setattr("time.sleep", lambda seconds: held.release())
+    with FileLock.take(tmp_path / "lock", 60.0) as lock:
+        assert lock.descriptor >= 0
+        assert FileLock.try_take(tmp_path / "lock") is None
+
+
 def test_waiting_for_a_lock_times_out(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with FileLock.take(path), pytest.raises(LockTimeout, match=f"{path}: another process has held it for 0.1 s"):

@@ -7,10 +7,11 @@ same stories with few users.
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -26,7 +27,7 @@ from benchmarks.running import BenchFailed, drive, serving
 from benchmarks.timing import MIB, timed
 from loadtest.client import message
 from service import __main__
-from service.cli.client import Client
+from service.cli.client import Client, Job
 
 N_GROUPS, OWN = 8, 0.8  # groups, and the share of what users do that is within their own
 DAYS, DAY_S = 60, 86_400
@@ -106,6 +107,20 @@ def posted(url: str, file: Path, *options: str) -> float:
     return seconds
 
 
+def told_phases(name: str) -> Callable[[Job], None]:
+    """A listener to a job that says when each of its phases begins."""
+    began, last = time.perf_counter(), ""
+
+    def tell(job: Job) -> None:
+        nonlocal last
+        phase = re.sub(r"[\d,]+", "…", job["phase"] or job["state"])  # without what is counted within it
+        if phase != last:
+            last = phase
+            say(f"{name}: {phase} after {time.perf_counter() - began:.1f} s")
+
+    return tell
+
+
 def changed_list(story: Story, client: Client, of: int) -> tuple[list[str], list[str]]:
     """The list of a new user, and the one after the user chose what the user of a row gets first.
 
@@ -149,7 +164,8 @@ def stories(
                 seconds = posted(client.address, done, *(["--events"] if story.type else []))
                 row["rows_per_s"] = story.n_rows / seconds
                 say(f"{name}: training {story.algorithm}")
-                row["train_s"] = timed(partial(client.retrain, story.algorithm, force=True))[1]
+                told = told_phases(name)
+                row["train_s"] = timed(partial(client.retrain, story.algorithm, force=True, on_poll=told))[1]
                 before, after = changed_list(story, client, story.n_users // 2)
                 if before == after:
                     raise BenchFailed(f"Invalid list of {name}: expected another one after an event, got {after}")

@@ -213,6 +213,15 @@ class Ratings:
         order = None if self.order is None else self.order[keep]
         return Ratings(part.by_user, part.by_item, self.user_keys, self.item_keys, weights, order)
 
+    def of_some(self, n_users: int) -> Ratings:
+        """The ratings of at most `n_users` users who have any; by their keys, which are hashes of ids, so any users."""
+        rated = np.flatnonzero(self.by_user.lengths)
+        if len(rated) <= n_users:
+            return self
+        some = np.zeros(self.n_users, dtype=np.bool_)
+        some[rated[np.argsort(self.user_keys[rated], kind="stable")[:n_users]]] = True
+        return self.where(some[self.coo()[0]])
+
     def weighted(self, weights: NDArray[np.float32]) -> Ratings:
         """The ratings with these `weights` (N,)."""
         return Ratings(self.by_user, self.by_item, self.user_keys, self.item_keys, weights, self.order)

@@ -141,16 +141,12 @@ def _tested(
     users, items, values = ratings.coo()
     older, is_tested = np.sort(older), np.zeros(len(ratings), dtype=np.bool_)  # in the order of `coo`
     is_tested[newer] = np.isin(users[newer], users[older])
-    n_users = max(MOST_SCORES // max(ratings.n_items, 1), 1)
-    tested = np.unique(users[is_tested])
-    if not len(tested):
+    if not is_tested.any():
         return None
-    if len(tested) > n_users:
-        keys = ratings.user_keys[tested]
-        is_tested &= np.isin(users, tested[np.argsort(keys, kind="stable")[:n_users]])
+    test = ratings.where(is_tested).of_some(max(MOST_SCORES // ratings.n_items, 1))
     is_older = np.zeros(len(ratings), dtype=np.bool_)
     is_older[older] = True
-    trained, test, ages = ratings.where(is_older), ratings.where(is_tested), seconds[older]
+    trained, ages = ratings.where(is_older), seconds[older]
     try:
         times = Times(ages, float(ages.max()), trained.order)
         model = fit(trained, params, backend=backend, times=times)

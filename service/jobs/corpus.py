@@ -19,11 +19,16 @@ from service.settings.event_types import DEFAULT_TYPES, EventTypes
 from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog
 
+# Of the lists that judge a model, in which each user takes a score of each item; of more, some users stand for all. Two
+# cores take minutes for as many.
+MOST_SCORES = 2**35
+
 
 class Corpus(NamedTuple):
     """Ratings or strengths up to the watermark, and the ids of their rows.
 
     Attributes:
+        held_out: never trained on; for implicit models those of some users, if there are very many scores of items.
         times: of the training pairs, as of the watermark.
         catalog: the attributes of items, by row.
         tags_of: the tags of a user, by row; None if no user has any.
@@ -89,10 +94,10 @@ def read_corpus(
         came = Occasions(*map(np.concatenate, zip(*history.occasions.parts, strict=True)))
         came = came.at(is_present[came.users] & ~np.pad(deleted, (0, ratings.n_items - len(deleted)))[came.items])
         occasions = came._replace(users=rows[came.users].astype(np.int32))
-    attributes, present = history.user_attributes, np.flatnonzero(is_present)
+    attributes, present, held_out = history.user_attributes, np.flatnonzero(is_present), part(is_held_out)
     return Corpus(
         training=part(~is_held_out),
-        held_out=part(is_held_out),
+        held_out=held_out.of_some(MOST_SCORES // max(ratings.n_items, 1)) if is_implicit else held_out,
         user_ids=[user for user in user_ids if user],
         item_ids=history.items.ids(range(len(history.items))),
         times=gpu.Times(seconds[~is_held_out], watermark.ms / 1000, positions[~is_held_out]),

@@ -20,6 +20,7 @@ from gpu.data.param_kinds import Values
 from gpu.data.ratings import NO_MIDDLE
 from gpu.data.signals import evidence
 from service.cli import synthetic
+from service.jobs import corpus as corpus_module
 from service.jobs import promotion, trainer
 from service.jobs.corpus import Corpus, read_corpus, usable
 from service.jobs.trainer_messages import TUNING_SHARE, TrainerMessage
@@ -88,6 +89,19 @@ def test_held_out_pairs_are_not_trained_on(data: Path) -> None:
     total = len(pairs[0]) + len(pairs[1])
     assert 0.02 < len(pairs[1]) / total < 0.1
     assert total == len([rating for entry in entries() for rating in entry.ratings])
+
+
+def test_some_users_stand_for_all_if_lists_would_take_too_many_scores(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, of_ratings = read_corpus(data, END, is_implicit=True), read_corpus(data, END)
+    users = np.unique(whole.held_out.coo()[0])
+    some = users[np.argsort(whole.held_out.user_keys[users])[:5]]
+    monkeypatch.setattr(corpus_module, "MOST_SCORES", 5 * whole.held_out.n_items)
+    few = read_corpus(data, END, is_implicit=True)
+    assert few.held_out.coo()[0].tolist() == [user for user in whole.held_out.coo()[0] if user in some]
+    assert len(few.training) == len(whole.training)  # what judges nobody is not trained on either
+    assert len(read_corpus(data, END).held_out) == len(of_ratings.held_out)  # errors of estimates take no lists
 
 
 def test_the_newest_pair_of_each_user_judges_a_model_of_order(data: Path) -> None:

@@ -69,7 +69,7 @@ def check(data: Path) -> int:
 
 
 def enter(data: Path) -> None:
-    """Check the folder, which must exist, and write `FORMAT` into it if its own is lower.
+    """Check the folder, which must exist, and write `FORMAT` into it if its own is lower. It is on disk on return.
 
     Raises:
         NewerData: see `check`. LockTimeout, OSError: the file cannot be written.
@@ -78,3 +78,4 @@ def enter(data: Path) -> None:
         with files.FileLock.take(data / LOCK_FILE):
             if check(data) < FORMAT:
                 files.replace(data / FORMAT_FILE, msgspec.json.encode(_Written(FORMAT, service.__version__)))
+    files.sync(data)  # also when the file is there: an earlier start may have failed here

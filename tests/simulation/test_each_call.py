@@ -340,7 +340,7 @@ CHANGES = {
     "sign-in": Change(lambda data: session_folder.begin(data, b"new", "key", b"mark"), sessions_of),
     "sign-out": Change(lambda data: session_folder.end(data, b"old"), sessions_of),
     "audit": Change(audit, audited),
-    "format": Change(data_format.enter, lambda data: {"format": data_format.check(data)}),
+    "format": Change(data_format.enter, lambda data: {"format": data_format.check(data)}, is_kept=True),
     "signing key": Change(agree_on_key, lambda data: {"key": signing_key.content_of(data)}, is_kept=True),
     "replica": Change(copy_store, copied_of),
 }

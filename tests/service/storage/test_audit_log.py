@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from service.base.errors import InvalidRequest
 from service.storage import audit_log
-from service.storage.audit_log import MAX_LINE, AuditEntry, AuditLog
+from service.storage.audit_log import MAX_LINE, MAX_TEXT, AuditEntry, AuditLog
 
 MAX_BYTES = 1 << 20
 
@@ -56,6 +56,7 @@ def test_processes_append_whole_lines(tmp_path: Path) -> None:
         writer.join()
     assert set(found := objects(AuditLog(tmp_path, MAX_BYTES), 33)) == {f"job {number}" for number in range(150)}
     assert len(found) == 150
+    assert objects(AuditLog(tmp_path, MAX_BYTES), 1) == found
     (path,) = (tmp_path / audit_log.FOLDER).glob("*.ndjson")
     assert len([json.loads(line) for line in path.read_text().splitlines()]) == 150
     assert {one.stat().st_mode & 0o077 for one in (path, path.parent)} == {0}
@@ -111,6 +112,10 @@ def test_a_line_is_bounded_whatever_a_client_sends(tmp_path: Path) -> None:
     (path,) = (tmp_path / audit_log.FOLDER).glob("*.ndjson")
     assert path.stat().st_size < MAX_LINE
     assert len(log.page(1).entries) == 1
+    for _ in range(2):
+        log.append(msgspec.structs.replace(entry, key="é\udc80" * MAX_TEXT, address=long, request_id=long))
+    assert len(objects(log, 1)) == 3
+    assert log.page(1).entries[0].key == "é?" * (MAX_TEXT // 2)
 
 
 @pytest.mark.parametrize(

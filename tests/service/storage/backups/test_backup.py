@@ -5,15 +5,17 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import gpu
+import service
 from service.__main__ import run
 from service.extras.webhooks import webhook_file
-from service.storage import audit_log, key_file, signing_key
+from service.storage import audit_log, data_format, key_file, signing_key
 from service.storage.audit_log import AuditLog
 from service.storage.backups.backup import InvalidFolder, back_up, restore
 from service.storage.backups.backup_files import source
@@ -55,13 +57,27 @@ def content_of(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", ["backup", "backup.tar", "a new folder/backup.tar"])
 def test_a_restored_folder_is_the_one_that_was_backed_up(data: Path, tmp_path: Path, name: str) -> None:
-    done: list[int] = []
-    made = back_up(data, tmp_path / name, on_bytes=done.append)
-    assert made.position == str(entries()[-1].id)
-    restored = restore(tmp_path / name, tmp_path / "restored")
+    expected, done, began_ms = list[int](), list[int](), int(time.time() * 1000)
+    made = back_up(data, tmp_path / name, expected.append, done.append)
+    assert began_ms <= made.created_ms <= time.time() * 1000
+    assert (made.position, made.live) == (str(entries()[-1].id), live_versions.read(data))
+    assert (made.nearfield, made.data_format) == (service.__version__, data_format.FORMAT)
+    names = content_of(data).keys()
+    assert made.files.keys() == names
+    assert (
+        [sum(done)]
+        == expected
+        == [
+            sum((data / one).stat().st_size for one in names if one.count("/"))
+            - (data / "ratings" / "manifest.json").stat().st_size
+        ]
+    )
+    expected.clear()
+    done.clear()
+    restored = restore(tmp_path / name, tmp_path / "restored", expected.append, done.append)
     assert restored == made
     assert content_of(tmp_path / "restored") == content_of(data)
-    assert sum(done) > 1000
+    assert [sum(done)] == expected == [2 * sum((data / one).stat().st_size for one in names)]
     RatingLog(tmp_path / "restored" / "ratings").files.check()
     assert (tmp_path / "restored").stat().st_mode & 0o077 == 0
     assert {one.name for one in tmp_path.iterdir()} == {Path(name).parts[0], "restored"}

@@ -15,6 +15,7 @@ from service.storage.events import ZERO, Entry, RatingEvent, StreamId
 from service.storage.log import rating_log
 from service.storage.log.rating_log import RatingLog
 from service.storage.log.segment import SCHEMA
+from service.storage.log.segment_folder import Segment
 from service.storage.sources import Source
 from tests.service.logs import END, commit, contents
 
@@ -92,6 +93,34 @@ def test_merging_is_tiered(log: RatingLog, rating_entry: Make) -> None:
     assert log.compact() == 7
     assert names(log) == ["0000000000000001.00000000_8.0.parquet"]
     assert contents(log) == entries[:8]
+
+
+KB, MB = 1 << 10, 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("sizes", "merged"),
+    [
+        ([16 * KB] * 8, range(8)),
+        ([1] * 9, range(9)),
+        ([16 * KB] * 7, range(0)),
+        ([8 * MB] * 8, range(8)),
+        ([8 * MB + 1] * 8, range(0)),
+        ([*[8 * MB] * 4, *[KB] * 8, *[8 * MB] * 4], range(4, 12)),
+        ([*[KB] * 4, 9 * MB, *[KB] * 7], range(0)),
+        ([*[KB] * 4, 9 * MB, *[KB] * 8], range(5, 13)),
+        ([*[100 * KB] * 4, *[KB] * 4], range(8)),
+        ([*[KB] * 7, 100 * KB], range(8)),
+    ],
+)
+def test_segments_of_about_one_size_are_merged(tmp_path: Path, sizes: list[int], merged: range) -> None:
+    segments = []
+    for n, size in enumerate(sizes):
+        path = tmp_path / f"{n}"
+        path.touch()
+        os.truncate(path, size)
+        segments.append(Segment(StreamId(n, 0), StreamId(n, 0), path))
+    assert rating_log.run_to_merge(segments) == [segments[n] for n in merged]
 
 
 def test_merged_rows_are_in_groups_that_a_reader_can_hold(
@@ -289,7 +318,8 @@ def test_a_full_disk_commits_nothing_and_the_same_commit_works_later(
 
 def test_leftovers_of_a_killed_writer_go(log: RatingLog, rating_entry: Make) -> None:
     commit(log, [rating_entry(ms, ("u", "i", 1.0)) for ms in (1, 2)])
-    commit(log, [rating_entry(1, ("u", "i", 1.0))])  # covered, as after a kill between merging and removing
+    for ms in (1, 2):
+        commit(log, [rating_entry(ms, ("u", "i", 1.0))])  # covered, as after a kill between merging and removing
     (log.folder / ".tmp-1-something.parquet").write_bytes(b"half")
     (log.folder / "notes.txt").write_text("not ours")
     log.clean()

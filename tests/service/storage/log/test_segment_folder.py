@@ -9,6 +9,7 @@ from typing import IO
 import pytest
 
 from service.engine.state.history import History
+from service.storage import files
 from service.storage.errors import CorruptLog, LockTimeout
 from service.storage.events import Entry, StreamId
 from service.storage.log import rating_log, segment_folder
@@ -207,6 +208,18 @@ def test_a_merge_between_the_list_and_the_look_is_no_damage(filled: RatingLog, m
         filled.files.check()
 
 
+def test_listing_a_merged_segment_takes_those_that_it_covers_off_the_list(
+    filled: RatingLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = filled.files.listed()
+    monkeypatch.setattr(rating_log, "MERGE_AT", 3)
+    assert filled.compact() == 2
+    merged = filled.files.listed()
+    filled.files._manifest.store(before)  # as of a version that did not list what it merged
+    assert filled.files.seal() == 1
+    assert filled.files.listed() == merged
+
+
 def writing(content: bytes) -> Callable[[IO[bytes]], object]:
     return lambda file: file.write(content)
 
@@ -222,6 +235,35 @@ def test_writers_share_a_lock_and_cleaning_waits_for_them(
         assert [path.read_bytes() for path in filled.folder.glob(".tmp-*")] == [b"half"]
     filled.files.remove_temporaries()
     assert not list(filled.folder.glob(".tmp-*"))
+
+
+def test_a_folder_that_cannot_be_synced_keeps_what_it_has_and_gets_nothing_new(
+    filled: RatingLog, rating_entry: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renamed, rename, sync = [Path()], files.rename, files.sync
+
+    def noted(source: Path, target: Path) -> None:
+        renamed.append(target)
+        rename(source, target)
+
+    def broken(path: Path) -> None:
+        if renamed[-1].suffix == ".parquet":
+            raise OSError(f"{path} is broken")
+        sync(path)
+
+    names = [segment.path.name for segment in filled.files.segments()]
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "rename", noted)
+        patch.setattr(files, "sync", broken)
+        with pytest.raises(OSError, match="is broken"):
+            commit(filled, [rating_entry(10, ("u", "i", 1.0))])
+        renamed.append(Path())
+        with pytest.raises(OSError, match="is broken"):
+            filled.rewrite_without("u5", StreamId(9, 0))
+    assert [segment.path.name for segment in filled.files.segments()] == names
+    assert len(contents(RatingLog(filled.folder))) == 8
+    filled.clean()
+    assert {len(sums) for sums in filled.files.listed().values()} == {1}
 
 
 def test_a_segment_of_another_copy_is_taken_whole_or_not_at_all(filled: RatingLog, tmp_path: Path) -> None:

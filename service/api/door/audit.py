@@ -36,8 +36,14 @@ EXPORT, EXPORTED = b"/admin/export", (b"/admin/exports/", b"/admin/users/")
 BURST, PER_S = 300, 1 / 60
 CLIENT_GONE = 499
 # Names of pages of the console whose action has another name than in the API.
-_NAMES = {"log_in": "sign_in", "log_out": "sign_out", "cancel": "cancel_job", "activate": "activate_model"}
-_PAGES = {b"login": "log_in", b"logout": "log_out", b"retrain": "retrain", b"cancel": "cancel", b"activate": "activate"}
+_NAMES = {
+    "log_in": "sign_in", "log_out": "sign_out", "cancel": "cancel_job", "activate": "activate_model",
+    "undo": "undo_source",
+}  # fmt: skip
+_PAGES = {
+    b"login": "log_in", b"logout": "log_out", b"retrain": "retrain", b"cancel": "cancel", b"activate": "activate",
+    b"undo": "undo",
+}  # fmt: skip
 UNKNOWN = "unknown"  # the action of a request that no route takes
 _log = structlog.get_logger(__name__)
 

@@ -31,13 +31,13 @@ def _record(runtime: Runtime, _: Engine) -> None:
 
 
 def _add_pages(further: Mapping[str, Page], app: Application) -> None:
-    from service.extras.console import access, items, jobs, login, models, overview, static_files, users
+    from service.extras.console import access, imports, items, jobs, login, models, overview, static_files, users
     from service.extras.console.session import Sessions
     from service.extras.console.visit import page_of, unknown
 
     app.state.sessions = Sessions(app.state.serving.settings, lambda: app.gateway.keys)
     app.state.pages = [(name, name.capitalize()) for name in further]
-    for module in (static_files, overview, models, jobs, users, items, access):
+    for module in (static_files, overview, models, jobs, imports, users, items, access):
         app.add(module.router)
     for name, values in further.items():
         app.add(page_of(name, values))

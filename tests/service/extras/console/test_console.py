@@ -33,6 +33,7 @@ PAGES = (
     "overview",
     "models",
     "jobs",
+    "imports",
     "experiments",
     "access",
     "user?id=u3&without=i4",
@@ -195,7 +196,7 @@ def test_the_page_of_access_has_keys_and_the_audit_log(stranger, api, service):
     assert api.http.delete(f"/admin/keys/{made['id']}").status_code == 200
 
 
-@pytest.mark.parametrize("action", ["login", "logout", "retrain", "activate", "cancel"])
+@pytest.mark.parametrize("action", ["login", "logout", "retrain", "activate", "cancel", "undo"])
 def test_a_form_without_the_token_of_the_session_is_refused(admin, stranger, action):
     stranger.open("login")
     for token in ({}, {"token": ""}, {"token": "é"}, {"token": stranger.token("login")}):
@@ -480,6 +481,44 @@ def test_a_model_is_rolled_back(job, admin, api):
     for gone in (job["version"], "esgd-20260101T000000-aaaa"):  # live by now, or not on disk
         assert admin.open("activate", version=gone).headers["location"] == "models"
     assert admin.submit("cancel", job=again["id"]).headers["location"] == f"job?id={again['id']}"
+
+
+def test_an_import_is_taken_back_after_it_was_counted(admin, api):
+    name = "file:<wrong>&.csv"
+    ratings = [{"user": "u1", "item": "wrong", "rating": 2}, {"user": "u1", "item": "i3", "rating": 4}]
+    sent = api.http.post("/ratings", json=ratings, headers={"X-Source": name, "X-Offset": "1"})
+    events = [{"user": "u1", "item": "i2", "type": "view"}]
+    sent = api.http.post("/events", json=events, headers={"X-Source": name, "X-Offset": "2"})
+    api.wait_for(sent.json()["stream_id"])
+    before = api.get("/users/u1/ratings")["ratings"]
+    listed = admin.open("imports")
+    assert "<wrong>" not in listed.text
+    assert name in text_of(listed)
+    forms = re.findall(r'action="undo">(.*?)</form>', listed.text)
+    fields = {key: html.unescape(value) for key, value in re.findall(r'name="(\w+)" value="([^"]*)"', forms[0])}
+    assert (fields["source"], fields["dry_run"]) == (name, "1")
+    key = fields["key"]  # empty if the service had no made key when the source came
+    counted = admin.post("/console/undo", data=fields).headers["location"].removeprefix("job?id=")
+    assert api.ended_job(counted)["state"] == "succeeded"
+    asked = admin.open("job-now", id=counted)
+    assert asked.status_code == 286
+    shown = " ".join(text_of(asked).split())
+    assert "Ratings to take back2: 1 of pairs without a rating before, 1 that replaced one, which comes back" in shown
+    assert "Events to take back0Events that stay1, without an event_id" in shown
+    assert api.get("/users/u1/ratings")["ratings"] == before, "nothing is done yet"
+    fields = {key: html.unescape(value) for key, value in re.findall(r'name="(\w+)" value="([^"]*)"', asked.text)}
+    assert fields == {"token": fields["token"], "source": name, "key": key}
+    done = admin.post("/console/undo", data=fields).headers["location"].removeprefix("job?id=")
+    assert api.ended_job(done)["state"] == "succeeded"
+    shown = " ".join(text_of(admin.open("job", id=done)).split())
+    assert "Ratings taken back2:" in shown
+    assert 'id="undo"' not in admin.open("job", id=done).text
+    assert "taken back ratings\xa02 events\xa00" in " ".join(text_of(admin.open("jobs")).split(" "))
+    eventually(lambda: "wrong" not in {one["item"] for one in api.get("/users/u1/ratings")["ratings"]})
+    assert name not in text_of(admin.open("imports")), "it is forgotten, and counts again"
+    assert ("undo_source", f"job {done}") in {
+        (one["action"], one["object"]) for one in api.get("/admin/audit")["entries"]
+    }
 
 
 def test_an_experiment_shows_its_rates(job, admin, api):

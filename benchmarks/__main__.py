@@ -22,7 +22,7 @@ from service.base import tuning
 # Module -> its commands. Only the module of the command is imported: where kernels are measured, there may be no Redis.
 MODULES = {
     "defaults": ("defaults", "table", "scale"),
-    "quality": ("dislikes", "new-items"),
+    "quality": ("dislikes", "new-items", "new-users"),
     "neighbors": ("accuracy", "noise", "neighbors"),
     "learning": ("stream", "newcomers", "prequential", "half-life", "trend", "repeat", "ab"),
     "als": ("als",),

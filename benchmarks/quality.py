@@ -1,4 +1,4 @@
-"""Lists of disliked and new items: `python -m benchmarks dislikes` and `new-items`."""
+"""Lists of disliked and new items, and of new users: `python -m benchmarks dislikes`, `new-items` and `new-users`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ from gpu.algorithms import params_for
 from gpu.online import OnlineModel, prepare_online
 from gpu.online.model import HostModel
 from gpu.ranking import topn
+from gpu.ranking.item_index import ItemIndex
+from gpu.ranking.requests import Users
+from gpu.training.list_quality import Lists, interval
 from service.cli import offline
 from service.cli.files import ratings_file
-from service.jobs.content import Described, fitted
+from service.jobs.content import Described, Tags, fitted, user_map_of
 from service.storage.snapshots.content_map import ContentMap
 
 # Of `dislikes`:
@@ -39,6 +42,9 @@ N_KNOWN = 0, 1, 3, 10  # values of k
 FEWEST_RATINGS = 20  # of a new film, so that half of them are 10
 N_LISTED = 20
 FIGURES = "hr_at_10", "recall_at_20", "hr_at_10_of_all", "recall_at_20_of_all", "rmse"
+# Of `new-users`:
+SHARE_OF_USERS = 0.1  # that are new
+PEOPLE = "gender", "age", "occupation"  # fields of `users.dat`
 _TITLE = re.compile(r"(?P<item>\d+)::.*\((?P<year>\d{4})\)::(?P<genres>.*)")
 
 
@@ -132,6 +138,77 @@ def new_items(data: Data, algorithms: Names = "als-implicit,als", seed: Seed = 4
                 if k or priors:
                     figures = dict(zip(FIGURES, _figures_of_new(model, split, k, priors), strict=True))
                     yield {"algorithm": algorithm, "ratings": k, "ranked_by": name, **figures}
+
+
+def new_users(data: Data, algorithms: Names = "als-implicit,als", seed: Seed = 42) -> Iterator[Row]:
+    """NDCG@10 and HR@10 of users of ml-1m who have no ratings, by their tags and by the most popular films.
+
+    A random tenth of the users is new: a model, and its map from tags of users to factors, are trained without them, as
+    the service does. Tags are the gender, age and occupation of `users.dat`. Relevant are all films to which a new user
+    has given 4 stars and more. `gain_low` and `gain_high` bound the gain in NDCG@10 over the most popular films (95 %).
+    `is_kept` tells whether a training of the service, which asks the same of its own users, keeps the map.
+    """
+    file = offline.Data.split(ratings_file.read(data / SOURCES["ml-1m"][1]), 0.0, seed)
+    tags = people(data / "ml-1m" / "users.dat", file.ids()[0])
+    drawn = np.random.default_rng(seed).permutation(len(tags))[: round(SHARE_OF_USERS * len(tags))]
+    of_new = datasets.mask_of(drawn, len(tags))[file.train.coo()[0]]
+    train, test = file.train.where(~of_new), file.train.where(of_new)
+    for algorithm in options.algorithms(algorithms):
+        say(f"training {algorithm}")
+        model = gpu.fit(train, params_for(algorithm, {}))
+        users = np.flatnonzero(model.user_trained)
+        users = users[np.argsort(-train.by_user.lengths[users], kind="stable")]
+        targets = np.column_stack([model.user_factors[users], model.user_bias[users]])
+        content = fitted(targets, train.by_user.lengths[users], [(tags[user], None) for user in users.tolist()])
+        if content is None:
+            raise ValueError(f"{algorithm}: tags say nothing of factors")
+        measures = [
+            [lists.of_users(measure, 10) for measure in ("ndcg", "hit_rate")]
+            for lists in (
+                Lists.of(model, train.by_user, test, RELEVANT_FROM, 10, listing=listing)
+                for listing in (Popular(model), ByTags(model, content, tags))
+            )
+        ]
+        gain = interval(measures[1][0] - measures[0][0])
+        is_kept = user_map_of(model, train, tags.__getitem__, gpu.HOST) is not None
+        for name, (ndcg, hits), bounds in zip(("the most popular", "tags"), measures, ((NAN, NAN), gain), strict=True):
+            yield {
+                "algorithm": algorithm, "users": len(ndcg), "ranked_by": name, "ndcg_at_10": float(ndcg.mean()),
+                "hr_at_10": float(hits.mean()), "gain_low": bounds[0], "gain_high": bounds[1], "is_kept": is_kept,
+            }  # fmt: skip
+
+
+class Popular:
+    """Lists the items with the most ratings for everybody."""
+
+    def __init__(self, model: gpu.Model) -> None:
+        self._items = np.argsort(-model.item_counts.astype(np.int64), kind="stable").astype(np.int32)
+
+    def __call__(self, users: NDArray[np.int64], k: int) -> NDArray[np.int32]:
+        """The lists of users (B,), (B, k)."""
+        return np.tile(self._items[:k], (len(users), 1))
+
+
+class ByTags:
+    """Lists by the parameters that a content map gives to users without ratings."""
+
+    def __init__(self, model: gpu.Model, content: ContentMap, tags: Sequence[Tags]) -> None:
+        self._index, self._content, self._tags = ItemIndex(model, gpu.HOST), content, tags
+
+    def __call__(self, users: NDArray[np.int64], k: int) -> NDArray[np.int32]:
+        """The lists of users (B,), (B, k)."""
+        own = self._content.priors([(self._tags[user], None) for user in users.tolist()])[0].astype(np.float32)
+        nothing = np.zeros(len(users), dtype=np.int64)
+        rows = gpu.Rows(nothing, nothing, np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
+        asking = Users(own[:, :-1].copy(), own[:, -1].copy(), np.zeros(len(users), dtype=np.float32))
+        return topn.recommend(self._index, asking, rows, k)[0]
+
+
+def people(path: Path, ids: Sequence[str]) -> list[Tags]:
+    """Gender, age and occupation of each user of `ids`."""
+    fields = [line.split("::") for line in path.read_text("latin-1").splitlines()]
+    tags = {user: {name: [value] for name, value in zip(PEOPLE, values, strict=False)} for user, *values in fields}
+    return [tags.get(user, {}) for user in ids]
 
 
 def films(path: Path, ids: Sequence[str]) -> list[Described]:

@@ -37,6 +37,7 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "scale": ("--algorithms als", {}),
     "dislikes": ("--algorithms als,culsh-implicit", {"quality.N_ANONYMOUS": 3, "quality.WELL_RATED": 1}),
     "new-items": ("--algorithms als-implicit,als", {"quality.FEWEST_RATINGS": 10, "quality.SHARE": 0.3}),
+    "new-users": ("--algorithms als-implicit,als", {}),
     "factors --ratings": ("--factors 4", {}),
     "factors": ("--drawn 60,300,900 --cities 3 --factors 4", {}),
     "accuracy": ("--factors 4 --neighbors 4 --seeds 0,1", {}),
@@ -114,6 +115,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
     lines = {
         "ml-100k/u.data": [f"u{u}\ti{i}\t{v:.1f}\t{1e9 + 9999 * n:.0f}" for n, (u, i, v) in enumerate(triples)],
         "ml-1m/ratings.csv": ["user,item,rating", *(f"{u},{i},{5 - 3 * ((u + i) % 2 == 0)}" for u, i, _ in triples)],
+        "ml-1m/users.dat": [f"{u}::{'FM'[u % 2]}::25::{u % 3}::12345" for u in range(80)],
         "ml-1m/movies.dat": [f"{i}::Film ({1990 + i % 3})::{'Drama' if i % 2 else 'War'}" for i in range(150)],
     }
     for name, of_file in lines.items():

@@ -29,7 +29,7 @@ from service.engine.lists.filters import ItemFilters
 from service.engine.lists.ranking import Ranking
 from service.engine.models.live_model import LiveModel
 from service.engine.models.shelf import Shelf
-from service.engine.queries import ItemUsers, Recommend
+from service.engine.queries import ItemUsers, Neighbors, Query, Recommend
 from service.engine.queries.filter_tree import AllOf, HasTag, InRange, Node, Not, text_of
 from service.engine.state.history import History
 from service.storage import events as entries_
@@ -206,8 +206,8 @@ def rules(
 def audience(
     n_users: Annotated[int, typer.Option(help="Number of users.", min=10)] = 100_000, n_factors: Factors_ = 64
 ) -> Iterator[Row]:
-    """Microseconds of the users who would like an item most, of all users and of one in `N_GENRES` by a filter; and of
-    the longest slice, after which others are answered.
+    """Microseconds of the users who would like an item most, of all users and of one in `N_GENRES` by a filter, and of
+    the users most similar to one; and of the longest slice, after which others are answered.
 
     Users are synthetic, with a rating and a tag each, and their factors are drawn. It is processor time, the median.
     """
@@ -223,14 +223,18 @@ def audience(
     model.item_factors[:] = rng.normal(size=model.item_factors.shape)
     live_model, ranking = live(history, model), Ranking(history, [])
     ranking.install(live_model)
-    for name, text in (("all users", None), ("a segment", text_of(HasTag("segment", ("1",))))):
-        query = ItemUsers(item="i7", filter=text)
+    queries: dict[str, Query] = {
+        "all users": ItemUsers(item="i7"),
+        "a segment": ItemUsers(item="i7", filter=text_of(HasTag("segment", ("1",)))),
+        "neighbors": Neighbors(kind="user", id="u7"),
+    }
+    for name, query in queries.items():
         rounds = [_slices_s(ranking, query) for _ in range(N_LISTS)][1:]
         whole, longest = (1e6 * statistics.median(map(of, rounds)) for of in (sum, max))
         yield {"users": name, "us": whole, "us_of_slice": longest}
 
 
-def _slices_s(ranking: Ranking, query: ItemUsers) -> list[float]:
+def _slices_s(ranking: Ranking, query: Query) -> list[float]:
     """Seconds of processor time of each slice of an answer."""
     (answer,), first_s = timed(lambda: ranking.answer([query], StreamId(1, 0)), time.process_time)
     slices_s = [first_s]

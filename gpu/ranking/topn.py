@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,27 +190,43 @@ def similar(
     Returns:
         int32 rows and float32 cosines, at most n.
     """
-    return similar_to_set(factors, np.array([row]), n, allowed)
+    found = np.empty(len(factors), dtype=np.float32)
+    cosines(factors, direction(factors, np.array([row])), found)
+    return others(found, row, n, allowed)
 
 
-def similar_to_set(
-    factors: NDArray[np.float32], rows: NDArray[np.integer], n: int, allowed: NDArray[np.bool_]
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """The rows with the highest mean of the cosines to distinct `rows`, without these, as in `similar`.
+class Direction(NamedTuple):
+    """What a mean of cosines to several vectors is computed by.
 
-    A mean of cosines is a product with the mean of the normalized vectors. Rows of zeros do not count for it.
+    Attributes:
+        vector: float32 (F,), the mean of the vectors, each divided by its length; or the one vector as it is.
+        length: of the mean; 1 for one vector.
     """
+
+    vector: NDArray[np.float32]
+    length: np.float32
+
+
+def direction(factors: NDArray[np.float32], rows: NDArray[np.integer]) -> Direction:
+    """The direction of distinct `rows` of `factors`. Rows of zeros have none, and do not count for it."""
     chosen = factors[rows[factors[rows].any(axis=1)]]
-    cosines = np.empty(len(factors), dtype=np.float32)
-    mean, length = chosen[0] if len(chosen) == 1 else np.zeros(factors.shape[1], dtype=np.float32), np.float32(1)
-    if len(chosen) > 1:
-        normalized = chosen / np.linalg.norm(chosen.astype(np.float64), axis=1)[:, None]
-        mean = normalized.mean(axis=0).astype(np.float32)
-        length = np.float32(np.linalg.norm(mean))
-    if not mean.any():  # no direction
-        return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
-    host_lists.cosines(factors, mean, cosines)
-    return others(cosines * length, rows, n, allowed)
+    if len(chosen) == 1:
+        return Direction(chosen[0], np.float32(1))
+    normalized = chosen / np.linalg.norm(chosen.astype(np.float64), axis=1)[:, None]
+    mean = (normalized.sum(axis=0) / max(len(chosen), 1)).astype(np.float32)
+    return Direction(mean, np.float32(np.linalg.norm(mean)))
+
+
+def cosines(factors: NDArray[np.float32], towards: Direction, found: NDArray[np.float32]) -> None:
+    """Write the mean cosine of each row of `factors` (R, F) to `found` (R,); −inf for rows of zeros.
+
+    All are −inf if there is no direction.
+    """
+    if not towards.vector.any():
+        found[:] = -np.inf
+        return
+    host_lists.cosines(factors, towards.vector, found)
+    found *= towards.length
 
 
 def others(

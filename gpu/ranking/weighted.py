@@ -185,14 +185,15 @@ def weights_between(model: Model, sources: NDArray[np.integer], targets: NDArray
     return weights
 
 
-def user_cosines(model: Model, rows: Rows, user: int) -> NDArray[np.float32]:
-    """Cosine of the likes and dislikes of `user` and of each user, float32 (U,); −inf for users without ratings."""
+def user_cosines(model: Model, rows: Rows, user: int, part: slice, found: NDArray[np.float32]) -> None:
+    """Write the cosine of the likes and dislikes of `user` and of each user of a `part` to `found`; −inf for users
+    without ratings.
+    """
     from gpu.ranking import host_weighted  # noqa: PLC0415 - `import gpu` loads no kernel
 
     start, line = rows.starts[user], np.zeros(model.n_items, dtype=np.float32)
     own = slice(start, start + rows.lengths[user])
     line[rows.items[own]] = np.where(are_likes(rows.values[own], model.middle, model.lift), 1, DISLIKED)
-    length, cosines = np.float32(np.sqrt(np.sum(line**2))), np.empty(len(rows.starts), dtype=np.float32)
+    length = np.float32(np.sqrt(np.sum(line[rows.items[own]] ** 2)))
     sides = np.float32(model.middle), np.float32(model.lift), DISLIKED
-    host_weighted.cosines_of_rows(rows, line, length, *sides, cosines)
-    return cosines
+    host_weighted.cosines_of_rows(rows.at(part), line, length, *sides, found)

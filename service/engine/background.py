@@ -17,12 +17,13 @@ class Background:
     """A queue of generators. Any thread may call `add`; only the thread that runs them may call the rest.
 
     Attributes:
+        wait_s: seconds; the longest time between two steps while requests keep coming.
         last_s: when the last step ended, monotonic seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, wait_s: float) -> None:
         self._waiting: deque[tuple[Slices, Future[Any]]] = deque()
-        self.last_s = 0.0
+        self.wait_s, self.last_s = wait_s, 0.0
 
     def __len__(self) -> int:
         """Generators that are not finished."""

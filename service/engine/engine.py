@@ -42,10 +42,10 @@ from service.telemetry.metrics import Metrics
 LEARNING_WAIT_S = 0.010  # seconds; longest wait of a learning batch while requests keep coming
 CROWD = 64  # waiting requests from which on learning waits so long; before fewer of them it waits less
 CATCH_UP_S = 0.010  # seconds; how long `as_of` may wait for the refits that an event caused, if no other event waits
-MOST_LONG = 8  # queries that read all users in slices; each holds some 20 MB for a million users
-FULL = f"{MOST_LONG} requests that read all users are already being answered"
+MOST_LONG = 32  # queries that are answered in slices; each holds some 5 MB for a million users or items
+FULL = f"{MOST_LONG} requests that read all users or items are already being answered"
 QUERIES, EVENTS = ("queries",), ("events",)  # labels of queues in metrics
-BACKGROUND_WAIT_S = 0.100  # seconds; longest time between two slices of background work while requests keep coming
+BACKGROUND_WAIT_S, LONG_WAIT_S = 0.100, 0.010  # seconds; `wait_s` of background work, and of answers in slices
 
 _log = structlog.get_logger(__name__)
 
@@ -99,8 +99,8 @@ class Engine:
         self.n_forgotten = 0
         self._as_of = self._target = history.position
         self._pending_queries, self._pending_events = PendingQueries(limits), PendingEvents()
-        self._background, self._learning = Background(), list[EventBatch]()
-        self._n_long = 0  # queries that are answered in slices
+        self._background, self._long = Background(BACKGROUND_WAIT_S), Background(LONG_WAIT_S)
+        self._learning = list[EventBatch]()
         self._settled_s = 0.0  # monotonic seconds; when the live models had settled the present batch; 0: not yet
         self._catch_up = CatchUp(self._background, self._ranking, self._metrics, self.fail)
         self._waiters = Waiters(lambda: self._as_of, limits.max_waiting)
@@ -237,7 +237,7 @@ class Engine:
         except BaseException as error:  # of any kind: the service must not go on without its engine
             self.failure = self.failure or error
         self._stopping.set()
-        for queue in (self._background, self._pending_queries):
+        for queue in (self._background, self._long, self._pending_queries):
             queue.abandon(NotReady("the engine has stopped"))
         if self.failure is not None:
             _log.critical("engine failed", exc_info=self.failure)
@@ -261,7 +261,7 @@ class Engine:
     def _step(self) -> None:
         """One round: answer the waiting requests, then run one slice of learning or of background work, or sleep."""
         self._catch_up.resume()
-        is_busy = self._learning or self._pending_events or self._background
+        is_busy = self._learning or self._pending_events or self._background or self._long
         pending_queries = self._pending_queries.take(sleep=not is_busy)
         self._answer(pending_queries)
         now = time.monotonic()
@@ -270,8 +270,10 @@ class Engine:
         since_s = self._learning[0].since if self._learning else self._pending_events.since
         if now - since_s >= patience_s:
             self._learn_slice(is_idle=is_idle)
-        elif self._background and (is_idle or now - self._background.last_s >= BACKGROUND_WAIT_S):
-            self._background.step()
+            return
+        queues = [one for one in (self._background, self._long) if one and (is_idle or now - one.last_s >= one.wait_s)]
+        if queues:
+            min(queues, key=lambda one: one.last_s).step()  # neither waits for the end of the other
 
     def _answer(self, pending_queries: Sequence[PendingQuery]) -> None:
         """Answer a batch; refuse the queries that have waited too long."""
@@ -297,15 +299,13 @@ class Engine:
         """The queries that are answered, and their answers. Those whose answers are slices get theirs later."""
         whole = list[PendingQuery](), list[Any]()
         for pending, answer in zip(pending_queries, answers, strict=True):
-            if isinstance(answer, GeneratorType) and self._n_long < MOST_LONG:
+            if isinstance(answer, GeneratorType) and len(self._long) < MOST_LONG:
 
                 def finish(future: Future[Any], pending: PendingQuery = pending) -> None:
-                    self._n_long -= 1
                     self._pending_queries.answer([pending], [future.exception() or future.result()])
 
-                self._n_long += 1
                 slices = self._pending_queries.within_time(pending, answer)
-                self._background.add(slices).add_done_callback(finish)
+                self._long.add(slices).add_done_callback(finish)
                 continue
             whole[0].append(pending)
             whole[1].append(Overloaded(FULL) if isinstance(answer, GeneratorType) else answer)

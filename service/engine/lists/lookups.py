@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from service.engine.background import Slices
 from service.engine.errors import UnknownItem, UnknownUser
 from service.engine.lists.catalog_lookups import CatalogLookups
 from service.engine.lists.rating_lists import RatingLists, shortest
@@ -51,8 +54,21 @@ from service.engine.state.history import History
 from service.engine.state.id_table import RETIRED
 from service.storage.events import StreamId
 
+Answer = TypeVar("Answer")
 UNRATED = "{!r} has no ratings and counts as average"
 NO_ITEMS = np.zeros(0, dtype=np.int32)
+
+
+def begun(slices: Generator[None, None, Answer]) -> Answer | Slices:
+    """The answer that `slices` make, if the first of them is enough; else the others, which follow when the caller asks
+    for them.
+    """
+    try:
+        next(slices)
+    except StopIteration as stop:
+        found: Answer = stop.value
+        return found
+    return slices
 
 
 class Lookups:
@@ -99,8 +115,8 @@ class Lookups:
             FindSource: history.sources.find,
         }
 
-    def neighbors(self, query: Neighbors, as_of: str) -> ItemNeighbors | UserNeighbors:
-        """The most similar items or users; `LiveModel` says by which measure.
+    def neighbors(self, query: Neighbors, as_of: str) -> ItemNeighbors | UserNeighbors | Slices:
+        """The most similar items or users; `LiveModel` says by which measure. The rest of their slices, as `begun`.
 
         Raises:
             UnknownUser, UnknownItem: there is none with that id.
@@ -109,22 +125,30 @@ class Lookups:
         model = live_model.name, live_model.shown_version
         if query.kind == "user":
             left_out = [row for row in users.rows(query.exclude) if row is not None]
-            nearest = similar_users(live_model, self._user(query.id), query.n, np.array(left_out, dtype=np.int64))
-            columns = users.ids(nearest[0].tolist()), nearest[1].tolist()
-            return UserNeighbors(query.id, list(map(ScoredUser, *columns)), *model, as_of)
+            user = self._user(query.id)
+
+            def of_user() -> Generator[None, None, UserNeighbors]:
+                nearest = yield from similar_users(live_model, user, query.n, np.array(left_out, dtype=np.int64))
+                return UserNeighbors(query.id, self._scored_users(*nearest), *model, as_of)
+
+            return begun(of_user())
         shown, eligible = self._selection.shown(query), self._selection.eligible(query)
         if (row := items.row(query.id)) is None:
             raise UnknownItem(f"item {query.id!r} has no ratings")
-        rows, scores = similar_items(live_model, row, query.n, shown)
-        neighbors = list(map(ScoredItem, items.ids(rows.tolist()), scores.tolist()))
-        return ItemNeighbors(query.id, neighbors, *model, as_of, count_of(eligible))
+
+        def of_item() -> Generator[None, None, ItemNeighbors]:
+            rows, scores = yield from similar_items(live_model, row, query.n, shown)
+            neighbors = list(map(ScoredItem, items.ids(rows.tolist()), scores.tolist()))
+            return ItemNeighbors(query.id, neighbors, *model, as_of, count_of(eligible))
+
+        return begun(of_item())
 
     def was_retracted(self, query: WasRetracted, as_of: str) -> RetractionTold:
         """Whether an entry, which has been applied lately, took an event back."""
         return RetractionTold(StreamId.parse(query.stream_id) in self._history.retracted, as_of)
 
-    def neighbors_of_set(self, query: SetNeighbors, as_of: str) -> NeighborsOfSet:
-        """The items most similar to a set of items.
+    def neighbors_of_set(self, query: SetNeighbors, as_of: str) -> NeighborsOfSet | Slices:
+        """The items most similar to a set of items, or the rest of the slices.
 
         Raises:
             UnknownItem: no item of the set is known.
@@ -134,15 +158,18 @@ class Lookups:
         items, warnings = np.unique(self._selection.rows(query.items)), self._selection.unknown("the set", query.items)
         if not len(items):
             raise UnknownItem(f"{warnings[0]}: expected at least one item with ratings")
-        rows, scores = similar_to_set(live_model, items, query.n, shown)
-        neighbors = list(map(ScoredItem, self._history.items.ids(rows.tolist()), scores.tolist()))
-        model = live_model.name, live_model.shown_version
-        return NeighborsOfSet(neighbors, *model, as_of, warnings, count_of(eligible))
 
-    def users_of_item(self, query: ItemUsers, as_of: str) -> UsersOfItem | Generator[None, None, UsersOfItem]:
-        """The users with the highest scores of an item among those who have ratings and have not seen it.
+        def answer() -> Generator[None, None, NeighborsOfSet]:
+            rows, scores = yield from similar_to_set(live_model, items, query.n, shown)
+            neighbors = list(map(ScoredItem, self._history.items.ids(rows.tolist()), scores.tolist()))
+            model = live_model.name, live_model.shown_version
+            return NeighborsOfSet(neighbors, *model, as_of, warnings, count_of(eligible))
 
-        If one slice is not enough for all of them, the others follow when the caller asks for them.
+        return begun(answer())
+
+    def users_of_item(self, query: ItemUsers, as_of: str) -> UsersOfItem | Slices:
+        """The users with the highest scores of an item among those who have ratings and have not seen it, or the rest
+        of the slices.
 
         Raises:
             UnknownItem, DeletedItem: there is none with that id.
@@ -163,20 +190,11 @@ class Lookups:
             warnings.append(f"{query.item!r} has no ratings, and the model knows nothing else of it")
 
         def answer() -> Generator[None, None, UsersOfItem]:
-            users, scores = yield from users_for(live_model, row, query.n, np.flatnonzero(may_see))
-            users_and_scores = zip(self._history.users.ids(users.tolist()), scores.astype(np.float32), strict=True)
-            # Without those who were forgotten between two slices.
-            listed = [ScoredUser(user, float(score)) for user, score in users_and_scores if user != RETIRED]
-            model = live_model.name, live_model.shown_version
-            return UsersOfItem(query.item, listed, *model, as_of, warnings, count_of(eligible))
+            users, scores = yield from users_for(live_model, row, query.n, may_see)
+            listed, model = self._scored_users(users, scores.astype(np.float32)), live_model.name
+            return UsersOfItem(query.item, listed, model, live_model.shown_version, as_of, warnings, count_of(eligible))
 
-        slices = answer()
-        try:
-            next(slices)
-        except StopIteration as stop:
-            found: UsersOfItem = stop.value
-            return found
-        return slices
+        return begun(answer())
 
     def estimate(self, query: Estimate, as_of: str) -> RatingEstimate:
         """The estimated rating by the requested model, else by the first live one that estimates ratings."""
@@ -220,6 +238,11 @@ class Lookups:
             for item, strength, time in zip(*columns, strict=True)
         ]
         return EventsOfUser(query.user, len(items), events, as_of)
+
+    def _scored_users(self, rows: NDArray[np.integer], scores: NDArray[np.float32]) -> list[ScoredUser]:
+        """Lines of users, without those who were forgotten between two slices."""
+        users_and_scores = zip(self._history.users.ids(rows.tolist()), scores.tolist(), strict=True)
+        return [ScoredUser(user, score) for user, score in users_and_scores if user != RETIRED]
 
     def _user(self, user: str) -> int:
         row = self._history.users.row(user)

@@ -7,11 +7,13 @@ alike; rules choose among these place by place; a page becomes an answer.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import GeneratorType
 from typing import Any
 
 from msgspec import UNSET
 
 from service.base.signing import Signer
+from service.engine.background import Slices
 from service.engine.lists.common_lists import CommonLists
 from service.engine.lists.cursors import Cursors, Shown
 from service.engine.lists.exploration import Exploration
@@ -110,6 +112,8 @@ class Ranking:
                     asked.append((n, query, len(plans)))
                 else:
                     answers[n] = self.answer_to[type(query)](query, position)
+                    if isinstance(answers[n], GeneratorType):
+                        answers[n] = self._later(answers[n], one, opened.pop(n, None))
             except Exception as error:  # becomes the answer of this query; the others are answered
                 answers[n] = error
         made, first = self._lists(plans, position), 0
@@ -128,6 +132,14 @@ class Ranking:
             if not isinstance(answers[n], Exception):
                 answers[n].next = self._cursors.next(of_page, shown, answers[n])
         return answers
+
+    def _later(self, slices: Slices, query: Query, page: tuple[Items, Shown] | None) -> Slices:
+        """The answer that `slices` make to `query`, with titles and the cursor after a `page`."""
+        answer = yield from slices
+        self._add_titles([query], [answer])
+        if page is not None:
+            answer.next = self._cursors.next(*page, answer)
+        return answer
 
     def _add_titles(self, queries: Sequence[Query], answers: Sequence[Any]) -> None:
         """Add to each line of the answers to queries with titles the title of its item."""

@@ -1,10 +1,13 @@
-"""Neighbors of items and users, and users for an item, by a live model, on the host. Belongs to the engine thread."""
+"""Neighbors of items and users, and users for an item, by a live model, on the host. Belongs to the engine thread.
+
+What reads the scores of all rows is a generator, which does so in slices of `SLICE_S`: each as it finds the parameters.
+"""
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +16,19 @@ from gpu.ranking import topn, weighted
 from service.engine.background import SLICE_S
 from service.engine.models.live_model import LiveModel
 
-USERS_AT_ONCE = 8192  # whose scores are read together, in 0.4 ms with 64 factors, or 4 ms with neighbor lists
+ROWS_AT_ONCE = 8192  # whose scores are read together, in 0.4 ms with 64 factors, or 4 ms with neighbor lists
 
-Ranked = tuple[NDArray[np.int32], NDArray[np.float32]]
+Ranked = Generator[None, None, tuple[NDArray[np.int32], NDArray[np.float32]]]
+
+
+def in_slices(n_rows: int, read: Callable[[slice], None]) -> Generator[None, None, None]:
+    """Call `read` for all of `n_rows` rows, some at a time, in slices of `SLICE_S`."""
+    began = time.monotonic()
+    for first in range(0, n_rows, ROWS_AT_ONCE):
+        if time.monotonic() - began >= SLICE_S:
+            yield
+            began = time.monotonic()
+        read(slice(first, min(first + ROWS_AT_ONCE, n_rows)))
 
 
 def similar_items(live_model: LiveModel, item: int, n: int, shown: NDArray[np.bool_]) -> Ranked:
@@ -25,10 +38,8 @@ def similar_items(live_model: LiveModel, item: int, n: int, shown: NDArray[np.bo
     neighbors) the agreement of signatures, all others the cosine of factors.
     """
     model = live_model.model
-    if model.params.has_item_weights:
-        return similar_to_set(live_model, np.array([item], dtype=np.int32), n, shown)
-    if not model.neighbors.shape[1]:
-        return topn.similar(model.item_factors, item, n, shown & ~live_model.unknown)
+    if model.params.has_item_weights or not model.neighbors.shape[1]:
+        return (yield from similar_to_set(live_model, np.array([item], dtype=np.int32), n, shown))
     neighbors = model.neighbors[item]
     neighbors = neighbors[neighbors >= 0]
     neighbors = neighbors[shown[neighbors]]
@@ -43,11 +54,17 @@ def similar_to_set(live_model: LiveModel, items: NDArray[np.int32], n: int, show
     The mean is over those of `items` that have scores: those with weights, or with factors other than 0. Models with
     neighbor lists rank all that are listed for any of `items`. A set of one has the neighbors of the item.
     """
-    model = live_model.model
+    model, known = live_model.model, shown & ~live_model.unknown
     if model.params.has_item_weights:
-        return topn.others(weighted.likenesses(model, items), items, n, shown & ~live_model.unknown)
+        return topn.others(weighted.likenesses(model, items), items, n, known)
     if not model.neighbors.shape[1]:
-        return topn.similar_to_set(model.item_factors, items, n, shown & ~live_model.unknown)
+        towards, cosines = topn.direction(model.item_factors, items), np.empty(len(known), dtype=np.float32)
+
+        def read(part: slice) -> None:
+            topn.cosines(live_model.model.item_factors[part], towards, cosines[part])
+
+        yield from in_slices(len(cosines), read)
+        return topn.others(cosines, items, n, known)
     neighbors = np.unique(model.neighbors[items])
     neighbors = neighbors[(neighbors >= 0) & ~np.isin(neighbors, items)]
     neighbors = neighbors[shown[neighbors]]
@@ -65,47 +82,52 @@ def similar_users(live_model: LiveModel, user: int, n: int, left_out: NDArray[np
     Args:
         left_out: rows of users who are not listed.
     """
-    rows = live_model.table.rows
-    have_ratings = rows.lengths > 0
+    have_ratings = live_model.table.rows.lengths > 0
     have_ratings[left_out] = False
-    if live_model.model.params.has_item_weights:
-        return topn.others(weighted.user_cosines(live_model.model, rows, user), user, n, have_ratings)
-    return topn.similar(live_model.model.user_factors, user, n, have_ratings)
+    cosines, has_weights = np.empty(len(have_ratings), dtype=np.float32), live_model.model.params.has_item_weights
+    towards = None if has_weights else topn.direction(live_model.model.user_factors, np.array([user]))
+
+    def read(part: slice) -> None:
+        if towards is None:
+            weighted.user_cosines(live_model.model, live_model.table.rows, user, part, cosines[part])
+        else:
+            topn.cosines(live_model.model.user_factors[part], towards, cosines[part])
+
+    yield from in_slices(len(cosines), read)
+    return topn.others(cosines, user, n, have_ratings)
 
 
 def users_for(
-    live_model: LiveModel, item: int, n: int, users: NDArray[np.int64]
+    live_model: LiveModel, item: int, n: int, may_see: NDArray[np.bool_]
 ) -> Generator[None, None, tuple[NDArray[np.int64], NDArray[np.float64]]]:
-    """Those of `users` (B,), ascending, with the highest scores of an item, best first; ties to the lower row.
-
-    It reads the scores of some users at a time, in slices of `SLICE_S`: of each user as the slice finds the parameters.
+    """Those of `may_see`, bool (U,), with the highest scores of an item, best first; ties to the lower row.
 
     Scores are those of `gpu.ranking.topn.scores`, by parameters that the host has, wherever the model learns. Users
     from whose lists events keep the item are left out.
     """
-    best, best_scores = users[:0], np.zeros(0)
-    began = time.monotonic()
-    for first in range(0, len(users), USERS_AT_ONCE):
-        if time.monotonic() - began >= SLICE_S:
-            yield
-            began = time.monotonic()
-        part = users[first : first + USERS_AT_ONCE]
-        scores, width = topn.scores_of_item(live_model.model, item, part, live_model.rows_of), 0
+    best, best_scores = np.zeros(0, dtype=np.int64), np.zeros(0)
+
+    def read(part: slice) -> None:
+        nonlocal best, best_scores
+        users = part.start + np.flatnonzero(may_see[part])
+        scores, width = topn.scores_of_item(live_model.model, item, users, live_model.rows_of), 0
         if len(best) == n:
             chosen = scores > best_scores[-1]
-            part, scores = part[chosen], scores[chosen]
+            users, scores = users[chosen], scores[chosen]
         kept = list[int]()
-        while len(kept) < n and width < len(part):
-            width = min(2 * (width or n), len(part))  # some of them may be left out
+        while len(kept) < n and width < len(users):
+            width = min(2 * (width or n), len(users))  # some of them may be left out
             places = np.flatnonzero(scores >= np.partition(scores, -width)[-width])
             places = places[np.argsort(-scores[places], kind="stable")]
             may_have = (
                 place
                 for place in places.tolist()
-                if item not in live_model.kept_out(int(part[place]), include_seen=False)
+                if item not in live_model.kept_out(int(users[place]), include_seen=False)
             )
             kept = list(itertools.islice(may_have, n))
-        best, best_scores = np.append(best, part[kept]), np.append(best_scores, scores[kept])
+        best, best_scores = np.append(best, users[kept]), np.append(best_scores, scores[kept])
         order = np.argsort(-best_scores, kind="stable")[:n]
         best, best_scores = best[order], best_scores[order]
+
+    yield from in_slices(len(may_see), read)
     return best, best_scores

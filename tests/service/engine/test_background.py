@@ -14,7 +14,7 @@ def counting(n: int, seen: list[int]) -> Generator[None, None, str]:
 
 
 def test_generators_take_turns_and_return() -> None:
-    background = Background()
+    background = Background(0.1)
     one: list[int] = []
     other: list[int] = []
     first, second = background.add(counting(2, one)), background.add(counting(1, other))
@@ -31,7 +31,7 @@ def test_an_exception_is_raised_in_the_waiting_caller() -> None:
         yield
         raise ValueError("broken")
 
-    background = Background()
+    background = Background(0.1)
     future, other = background.add(failing()), background.add(counting(0, []))
     for _ in range(3):
         background.step()
@@ -50,7 +50,7 @@ def test_abandoned_generators_are_closed() -> None:
         finally:
             closed.append(True)
 
-    background = Background()
+    background = Background(0.1)
     future = background.add(careful())
     background.step()
     background.abandon(NotReady("over"))

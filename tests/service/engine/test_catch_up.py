@@ -20,7 +20,7 @@ class Rig:
         monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
         model = SimpleNamespace(name="als", catch_up=self._refit, online=SimpleNamespace(n_waiting=1))
         ranking = SimpleNamespace(models=lambda: [model])
-        self.background = Background()
+        self.background = Background(0.1)
         self.catch_up = CatchUp(self.background, cast("Any", ranking), Metrics(), lambda error: pytest.fail(str(error)))
 
     def _refit(self, budget_s: float) -> bool:

@@ -113,7 +113,7 @@ def test_a_failing_slice_affects_no_request(whole: Whole) -> None:
 
 
 def test_background_work_takes_a_small_share_while_queries_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "BACKGROUND_WAIT_S", 60.0)
+    monkeypatch.setattr(engine_module, "LONG_WAIT_S", 60.0)
     steps: list[int] = []
 
     def endless() -> Slices:
@@ -161,11 +161,11 @@ async def steps_until_done(engine: Engine, *asked: asyncio.Future[Any]) -> None:
 
 
 def test_an_answer_in_slices_gives_way_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "BACKGROUND_WAIT_S", 60.0)
+    monkeypatch.setattr(engine_module, "LONG_WAIT_S", 60.0)
 
     async def rounds() -> None:
         engine = engine_of_slices(3)
-        engine._background.last_s = time.monotonic()  # the next slice is not due while others keep coming
+        engine._long.last_s = time.monotonic()  # the next slice is not due while others keep coming
         long = engine.ask(LONG)
         for _ in range(20):
             answer = engine.ask(Popular())
@@ -175,6 +175,24 @@ def test_an_answer_in_slices_gives_way_to_others(monkeypatch: pytest.MonkeyPatch
         assert not long.done()
         await steps_until_done(engine, long)
         assert long.result() == 3
+        engine.stop()
+
+    asyncio.run(rounds())
+
+
+def test_background_work_and_answers_in_slices_take_turns() -> None:
+    steps: list[int] = []
+
+    def endless() -> Slices:
+        while True:
+            steps.append(1)
+            yield
+
+    async def rounds() -> None:
+        engine = engine_of_slices(20)
+        engine.run_slices(endless())
+        await steps_until_done(engine, engine.ask(LONG))
+        assert 18 <= len(steps) <= 22
         engine.stop()
 
     asyncio.run(rounds())
@@ -204,15 +222,15 @@ def test_slices_end_when_nobody_waits_for_them_any_more() -> None:
         gone.cancel()
         await steps_until_done(engine, late)
         assert isinstance(late.exception(), Overloaded)
-        while engine._background:
+        while engine._long:
             engine._step()
         last = engine.ask(LONG)
         await asyncio.sleep(0)
         engine._step()
-        engine._background.abandon(NotReady("the engine has stopped"))
+        engine._long.abandon(NotReady("the engine has stopped"))
         await steps_until_done(engine, last)
         assert isinstance(last.exception(), NotReady)
-        assert engine._n_long == 0
+        assert not engine._long
         engine.stop()
 
     asyncio.run(rounds())

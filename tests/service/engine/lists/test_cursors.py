@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from msgspec import UNSET
 
 from service.api.door.connection_table import ConnectionLimits
 from service.base.errors import InvalidRequest, NotReady
@@ -13,9 +14,11 @@ from service.engine.errors import Gone
 from service.engine.lists import cursors
 from service.engine.lists.cursors import Cursors
 from service.engine.lists.ranking import Ranking
+from service.engine.models import similar
 from service.engine.queries import LatestItems, Neighbors, Popular, Recommend, SetNeighbors
 from service.engine.state.history import History
 from service.storage.events import Entry, RatingEvent, StreamId
+from service.storage.item_changes import ItemChange
 from tests.service.engine.test_learned_events import history_of, learn, live, ranking_of, trained
 from tests.service.planted import N_ITEMS, entries
 
@@ -237,3 +240,20 @@ def test_what_was_shown_has_room_in_a_url(size: int, n_rows: int, n_shown: int) 
     packed = cursors.packed(shown, size)
     assert np.array_equal(cursors.unpacked(packed, size), np.sort(shown))
     assert len(packed) * 4 / 3 < ConnectionLimits.url_bytes - 1024
+
+
+def test_a_page_that_is_made_in_slices_has_titles_and_the_next_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, query = World(), Neighbors(kind="item", id="i4", n=4, cursor="", with_="title")
+    world.history.apply(
+        [Entry(StreamId(4000, 0), "item", items=[ItemChange(f"i{n}", title=f"T{n}") for n in range(9)])]
+    )
+    whole = world.ask(query)
+    assert UNSET not in [one.title for one in whole.neighbors if int(one.item[1:]) < 9]
+    monkeypatch.setattr(similar, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(similar, "SLICE_S", 0.0)
+    slices = world.ask(query)
+    with pytest.raises(StopIteration) as stop:
+        while True:
+            next(slices)
+    assert stop.value.value == whole
+    assert whole.next is not None

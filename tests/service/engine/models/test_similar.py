@@ -14,7 +14,7 @@ from service.engine.models import similar
 from service.engine.queries import ItemUsers, Neighbors, NeighborsOfSet, Query, Recommend, SetNeighbors
 from service.engine.queries.filter_tree import HasTag, text_of
 from service.engine.state.history import History
-from service.storage.events import Entry, StreamId
+from service.storage.events import Entry, RatingEvent, StreamId
 from service.storage.item_changes import ItemChange
 from service.storage.user_changes import UserChange
 from tests.service.engine.test_learned_events import events, history_of, learn, live, ranking_of, trained
@@ -133,7 +133,7 @@ def finished(slices: Generator[None, None, Any]) -> tuple[int, Any]:
 def test_slices_of_users_give_the_list_of_all(ranking: Ranking, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     queries = [ItemUsers(item="i7", n=n, model=model) for n in (1, 5, 1000)]
     whole = [asked(ranking, query) for query in queries]
-    monkeypatch.setattr(similar, "USERS_AT_ONCE", 2)
+    monkeypatch.setattr(similar, "ROWS_AT_ONCE", 2)
     monkeypatch.setattr(similar, "SLICE_S", 0.0)
     for query, found in zip(queries, whole, strict=True):
         n_slices, in_slices = finished(asked(ranking, query))
@@ -141,12 +141,49 @@ def test_slices_of_users_give_the_list_of_all(ranking: Ranking, model: str, monk
         assert in_slices == found
 
 
+@pytest.mark.parametrize("model", ALGORITHMS)
+def test_slices_of_neighbors_give_the_list_of_all(
+    ranking: Ranking, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_user = Neighbors(kind="user", id="u3", n=N_USERS, exclude=["u5"], model=model)
+    of_set = SetNeighbors(items=["i3", "i7"], n=9, model=model)
+    queries: list[Query] = [of_user, Neighbors(kind="item", id="i7", n=5, model=model), of_set]
+    whole = [asked(ranking, query) for query in queries]
+    monkeypatch.setattr(similar, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(similar, "SLICE_S", 0.0)
+    for query, found in zip(queries, whole, strict=True):
+        answer = asked(ranking, query)
+        if query is not of_user and model not in ("als-implicit", "als"):  # the others read no factors of all items
+            assert answer == found
+            continue
+        n_slices, in_slices = finished(answer)
+        assert n_slices > 3
+        assert in_slices == found
+
+
+def test_neighbors_stay_whole_while_users_and_items_come_and_go_between_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = history_of(entries())
+    ranking = ranking_of(history, *(live(history, trained(history, name)) for name in ("als", "ease")))
+    for model in ("als", "ease"):
+        query = Neighbors(kind="user", id="u3", n=1000, model=model)
+        first, *others = [one.user for one in asked(ranking, query).neighbors]
+        with monkeypatch.context() as patched:
+            patched.setattr(similar, "ROWS_AT_ONCE", 2)
+            patched.setattr(similar, "SLICE_S", 0.0)
+            slices = asked(ranking, query)
+            next(slices)
+            late = [RatingEvent(f"late-{model}", f"late-{n}", 4.0, 1.0) for n in range(500)]
+            learn(history, ranking, Entry(StreamId(5000 + len(model), 0), "rating", late))
+            learn(history, ranking, Entry(StreamId(5000 + len(model), 1), "forget", subject=first))
+            assert {one.user for one in finished(slices)[1].neighbors} == set(others)
+
+
 def test_who_is_forgotten_between_two_slices_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     history = history_of(entries())
     ranking = ranking_of(history, live(history, trained(history, "als")))
     first, second, *_ = [one.user for one in asked(ranking, ItemUsers(item="i7")).users]
     learn(history, ranking, events(3000, (second, "i7", "purchase")))
-    monkeypatch.setattr(similar, "USERS_AT_ONCE", 2)
+    monkeypatch.setattr(similar, "ROWS_AT_ONCE", 2)
     monkeypatch.setattr(similar, "SLICE_S", 0.0)
     slices = asked(ranking, ItemUsers(item="i7", n=1000))
     for _ in range(3):

@@ -22,7 +22,7 @@ from service.jobs.job_trace import JobTrace
 from service.jobs.jobs import FORGET, LISTS, NO_MINUTES, TRAIN, UNDO, Jobs
 from service.jobs.schedule import Retraining
 from service.jobs.table import BEGUN, JobFields, JobTable, is_shadow, name_of, now_ms
-from service.jobs.trainer_messages import TrainerMessage, decision
+from service.jobs.trainer_messages import TrainerMessage
 from service.jobs.trainer_process import TrainerModule, TrainerProcess, listing, planning, trainer_alone, training
 from service.jobs.turns import turn
 from service.jobs.undo import MERGED, Undo, Undoing
@@ -392,3 +392,15 @@ class Lease:
                 self._table.renew(self._job_id, self._worker)
             except Unavailable:  # Redis may come back before the lease ends
                 continue
+
+
+def decision(job: JobFields, last: TrainerMessage) -> tuple[bool, str | None]:
+    """Whether the trained model goes live, and the reason to show."""
+    promoted, reason = last.promote, last.reason
+    if is_shadow(job):  # it is there to be tested, and never answers
+        promoted = True
+    if job.get("force") == "1" and not promoted:
+        promoted, reason = True, f"force was true: {reason}"
+    if promoted and job["activate"] != "1":
+        promoted, reason = False, "activate was false"
+    return promoted, reason

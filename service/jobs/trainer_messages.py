@@ -11,7 +11,6 @@ import msgspec
 import gpu
 from gpu.ranks.traffic import Moved
 from service.jobs.promotion import finite
-from service.jobs.table import JobFields, is_shadow
 from service.storage.snapshots.manifest import StoredCalibration
 
 STEPS = {  # the phases of a training, in words
@@ -141,15 +140,3 @@ def send(message: TrainerMessage) -> None:
     """Write it to stdout, as a line of JSON."""
     sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
     sys.stdout.buffer.flush()
-
-
-def decision(job: JobFields, last: TrainerMessage) -> tuple[bool, str | None]:
-    """Whether the trained model goes live, and the reason to show."""
-    promoted, reason = last.promote, last.reason
-    if is_shadow(job):  # it is there to be tested, and never answers
-        promoted = True
-    if job.get("force") == "1" and not promoted:
-        promoted, reason = True, f"force was true: {reason}"
-    if promoted and job["activate"] != "1":
-        promoted, reason = False, "activate was false"
-    return promoted, reason

@@ -47,6 +47,7 @@ types: $(VENV)/dev ## mypy --strict
 	$(BIN)/mypy
 
 coverage: $(VENV)/dev ## measure branch coverage of the tests, without device code; takes twice as long as the tests
+	$(INSTALL) coverage  # now, as Numba imports it in every process of an environment that has it
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest $(ARGS)
 	$(BIN)/coverage combine --quiet

@@ -34,6 +34,12 @@ def test_modules_of_tests_that_begin_first_exist():
     assert [module for module in LONGEST if not (ROOT / module).is_file()] == []
 
 
+def test_coverage_is_installed_where_it_is_measured_alone():
+    """Numba imports it in every process of an environment that has it, which takes 70 ms."""
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]["dev"]
+    assert [tool for tool in tools if tool.startswith("coverage")] == []
+
+
 def test_every_rename_and_fsync_is_a_fault_point():
     """So that a process can be killed at each: see tests/faults."""
     for path in CODE:

@@ -104,7 +104,8 @@ NOTHING_TO_BREAK = {
     *("get /admin/exports", "get /admin/exports/{job}"),
 }
 EXAMPLES = 25  # per route and mode
-STARTS_A_PROCESS, EXAMPLES_OF_A_PROCESS = {"get /admin/export"}, 4  # each takes seconds of a processor
+STARTS_A_PROCESS = {"get /admin/export", "get /admin/users/{user}/export"}
+EXAMPLES_OF_A_PROCESS = 4  # each takes seconds of a processor
 TIMEOUT_S = 60.0  # an export starts a process, which waits for a processor beside other tests
 
 

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -74,10 +75,17 @@ class ForkServer:
             command = [sys.executable, "-m", "tests.service.fork_server", str(theirs.fileno())]
             self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
 
-    def start(self, arguments: list[str], environment: dict[str, str], stdout: IO[bytes], stderr: IO[bytes]) -> Forked:
-        """Start `nearfield` with `arguments`."""
+    def start(
+        self,
+        arguments: list[str],
+        environment: dict[str, str],
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        extras: Sequence[str] | None = None,
+    ) -> Forked:
+        """Start `nearfield` with `arguments`. `extras`: the names of those that it has; None: all."""
         status, theirs = os.pipe()
-        message = json.dumps([arguments, environment]).encode()
+        message = json.dumps([arguments, environment, extras]).encode()
         socket.send_fds(self._socket, [message], [stdout.fileno(), stderr.fileno(), theirs])
         os.close(theirs)
         return Forked(int(self._socket.recv(100)), status)
@@ -144,7 +152,7 @@ def reap(statuses: dict[int, int]) -> None:
 
 def live(message: list[Any], files: list[int]) -> NoReturn:
     """The whole life of a process that was forked."""
-    arguments, environment = message
+    arguments, environment, extras = message
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -155,6 +163,13 @@ def live(message: list[Any], files: list[int]) -> NoReturn:
     os.environ.update(environment)
     random.seed()
     sys.argv = ["nearfield", *arguments]
+    if extras is not None:
+        parts = importlib.import_module("service.processes.parts")
+        parts.EXTRAS[:] = [one for one in parts.EXTRAS if one.__module__.rpartition(".")[2] in extras]
+        parts.parts.cache_clear()
+        for name in list(sys.modules):  # the rooms above the extras, which have the commands and messages of all
+            if name.startswith(("service.__main__", "service.processes.")) and name != parts.__name__:
+                del sys.modules[name]
     importlib.import_module("service.__main__").main()
     raise AssertionError("`main` does not return")
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -41,10 +42,12 @@ def descendants(word: str, parent: psutil.Process | None = None) -> list[psutil.
 class ForkedService(ServiceProcess):
     """A service that the server of forks starts."""
 
-    def __init__(self, data: Path, environment: dict[str, str], log: IO[bytes]) -> None:
+    def __init__(
+        self, data: Path, environment: dict[str, str], log: IO[bytes], extras: Sequence[str] | None = None
+    ) -> None:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 (as there)
         arguments = ["serve", "--port", "0", "--data", str(data)]
-        forked = fork_server.server().start(arguments, environment, self._output, log)
+        forked = fork_server.server().start(arguments, environment, self._output, log, extras)
         self.child = cast("subprocess.Popen[bytes]", forked)
 
 

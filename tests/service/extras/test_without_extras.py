@@ -3,9 +3,7 @@
 import contextlib
 import os
 import re
-import signal
-import subprocess
-import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +13,10 @@ import pytest
 from service import extras
 from service.cli.client import Client
 from service.processes import parts
+from tests.service import fork_server
+from tests.service.process import ForkedService
 from tests.service.waiting import eventually
 
-PROGRAM = """
-from service.processes import parts
-parts.EXTRAS[:] = [one for one in parts.EXTRAS if one.__module__.rpartition(".")[2] in {names}]
-from service.__main__ import run
-import sys
-sys.exit(run(sys.argv[1:]))
-"""
 RATINGS = [
     {"user": f"u{user}", "item": f"i{(user + step) % 12}", "rating": 1 + step % 5}
     for user in range(30)
@@ -44,10 +37,12 @@ OF_EXTRAS = [
 ]
 
 
-def without_extras(*arguments, but=(), **options):
-    """Start `nearfield` with an empty list of extras, `but` for these."""
-    program = PROGRAM.format(names=but)
-    return subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True, **options)
+def without_extras(*arguments, **settings):
+    """Run `nearfield` with an empty list of extras: its status, what it prints, and its errors."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        process = fork_server.server().start(list(arguments), os.environ | settings, output, errors, extras=())
+        status = process.wait(200)
+        return status, *(os.pread(file.fileno(), 1 << 20, 0).decode() for file in (output, errors))
 
 
 @pytest.fixture(scope="module")
@@ -57,17 +52,15 @@ def client(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def serving(data, *names, **options):
+def serving(data, *names, **settings):
     """A client of a service that has these extras alone."""
-    process = without_extras("serve", "--port", "0", "--data", str(data), but=names, **options)
+    with data.with_suffix(".stderr").open("ab") as errors:
+        service = ForkedService(data, os.environ | settings, errors, extras=names)
     try:
-        line = process.stdout.readline()
-        with Client(line.partition(" on ")[2].split()[0]) as client:
+        with Client(service.address()) as client:
             yield client
     finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
-        process.stdout.close()
+        assert service.stop() == 0
 
 
 def test_ratings_trainings_lists_and_forgetting_work(client):
@@ -89,7 +82,7 @@ def test_ratings_trainings_lists_and_forgetting_work(client):
 
 def test_what_experiments_have_written_outlives_a_service_without_them(tmp_path):
     """Documents and events are read and kept; events with an id count although nobody counted when they came."""
-    options = {"env": os.environ | {"NEARFIELD_EVENTS": "view=1", "NEARFIELD_RETRAIN_SHARE": "0"}}
+    options = {"NEARFIELD_EVENTS": "view=1", "NEARFIELD_RETRAIN_SHARE": "0"}
     users, arms = [f"u{user}" for user in range(30)], ("als", "home-b")
     with serving(tmp_path / "data", "experiments", **options) as client:
         client.rate(RATINGS)
@@ -151,8 +144,7 @@ def test_routes_of_extras_are_absent(client):
 
 
 def test_commands_of_extras_are_absent():
-    with without_extras("--help") as process:
-        text = process.stdout.read()
+    _, text, _ = without_extras("--help")
     assert "serve" in text
     assert not {"bridge", "cluster", "push", "pull", "export"} & {
         line.split()[0] for line in text.splitlines() if line.strip()
@@ -169,19 +161,16 @@ def test_commands_of_extras_are_absent():
     ],
 )
 def test_a_setting_that_needs_an_extra_is_refused(tmp_path, variable, value, reason):
-    environment = os.environ | {variable: value}
-    with without_extras("serve", "--data", str(tmp_path / "data"), env=environment, stderr=subprocess.PIPE) as process:
-        _, errors = process.communicate()
-    assert process.returncode == 2
+    status, _, errors = without_extras("serve", "--data", str(tmp_path / "data"), **{variable: value})
+    assert status == 2
     assert reason in errors
 
 
 @pytest.mark.parametrize("command", ["serve", "worker"])
 def test_both_commands_refuse_such_a_setting(tmp_path, command):
-    environment = os.environ | {"NEARFIELD_TRAINER_RANKS": "2", "NEARFIELD_DATA": str(tmp_path / "data")}
-    with without_extras(command, env=environment, stderr=subprocess.PIPE) as process:
-        _, errors = process.communicate()
-    assert (process.returncode, "Invalid trainer_ranks: expected 1" in errors) == (2, True)
+    settings = {"NEARFIELD_TRAINER_RANKS": "2", "NEARFIELD_DATA": str(tmp_path / "data")}
+    status, _, errors = without_extras(command, **settings)
+    assert (status, "Invalid trainer_ranks: expected 1" in errors) == (2, True)
 
 
 def test_a_training_on_a_file_is_one_process(tmp_path):
@@ -190,11 +179,9 @@ def test_a_training_on_a_file_is_one_process(tmp_path):
         "".join(f"u{user},i{(user + step) % 12},{1 + step % 5}\n" for user in range(30) for step in range(8))
     )
     options = ["train", "--ratings", str(file), "--algorithm", "als", "--set", "n_epochs=2"]
-    with without_extras(*options) as process:
-        assert process.wait() == 0
-    with without_extras(*options, "--ranks", "2", stderr=subprocess.PIPE) as process:
-        _, errors = process.communicate()
-    assert process.returncode == 2
+    assert without_extras(*options)[0] == 0
+    status, _, errors = without_extras(*options, "--ranks", "2")
+    assert status == 2
     assert "expected --ranks 1, because this service has no extra for ranks, got 2" in errors
 
 

@@ -128,7 +128,7 @@ def test_the_console_has_a_page_of_each_extra_that_is_there(tmp_path, names):
     assert overview.status_code == httpx.codes.OK
     links = re.findall(r'<a href="(\w+)"', overview.text.partition("<nav>")[2].partition("</nav>")[0])
     has_page = "experiments" in names
-    assert links == ["overview", "models", "jobs", "users", "items", *["experiments"] * has_page, "access"]
+    assert links == ["overview", "models", "jobs", "imports", "users", "items", *["experiments"] * has_page, "access"]
     assert page.status_code == (httpx.codes.OK if has_page else httpx.codes.NOT_FOUND)
     assert ("begins one" in page.text, "expected a page of the console" in page.text) == (has_page, not has_page)
 

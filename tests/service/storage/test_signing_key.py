@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from service.base.errors import NotReady
 from service.settings.keyspace import Keyspace
-from service.storage import signing_key
+from service.storage import files, signing_key
 from service.storage.signing_key import KEY_FILE, ROTATE_FILE, DamagedSigningKey
 from service.storage.streams.stream import Stream
 
@@ -29,6 +29,26 @@ def test_replicas_agree_although_they_share_no_folder(stream: Stream, folders: t
     assert [signing_key.read(folder) for folder in folders] == keys
     assert (folders[0] / KEY_FILE).stat().st_mode & 0o077 == 0
     assert [path.name for path in folders[0].iterdir()] == [KEY_FILE]
+
+
+def test_the_copy_is_on_the_disk_before_it_has_its_name(
+    stream: Stream, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acts, rename = list[tuple[str, bytes | Path]](), files.rename
+
+    def synced(path: Path) -> None:
+        acts.append(("synced", path if path.is_dir() else path.read_bytes()))
+
+    def renamed(source: Path, target: Path) -> None:
+        acts.append(("renamed", target))
+        rename(source, target)
+
+    monkeypatch.setattr(files, "sync", synced)
+    monkeypatch.setattr(files, "rename", renamed)
+    key = signing_key.agree(folders[0], stream)
+    assert acts == [("synced", key), ("renamed", folders[0] / KEY_FILE), ("synced", folders[0])]
+    signing_key.agree(folders[0], stream)
+    assert acts[3:] == [("synced", folders[0])], "an earlier start may have failed there"
 
 
 def test_the_key_of_redis_counts_and_a_new_redis_takes_the_copy(stream: Stream, folders: tuple[Path, Path]) -> None:

@@ -127,14 +127,14 @@ def test_merged_rows_are_in_groups_that_a_reader_can_hold(
     log: RatingLog, rating_entry: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rating_log, "ROWS_PER_GROUP", 6)
-    sizes = (4, 2, 5, 6, 1, 1, 5, 2)
+    sizes = (5, 1, 5, 1, 3, 4, 1, 2)
     entries = [
         rating_entry(ms, *(("u", f"i{n}", 1.0) for n in range(n_rows))) for ms, n_rows in enumerate(sizes, start=1)
     ]
     for entry in entries:
         commit(log, [entry])
     assert log.compact() == 7
-    assert [batch.num_rows for batch in log.read()] == [6, 11, 7, 2]
+    assert [batch.num_rows for batch in log.read()] == [6, 6, 7, 3]
     assert contents(log) == entries
 
 

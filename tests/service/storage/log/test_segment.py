@@ -1,4 +1,5 @@
 import contextlib
+import itertools
 from pathlib import Path
 
 import pyarrow as pa
@@ -165,20 +166,19 @@ def test_ratings_and_events_to_rows_and_back(
     assert [e for batch in table_of(entries).to_batches() for e in entries_of(batch)] == entries
 
 
-places = st.tuples(st.integers(1, 2), st.integers(0, 1), st.integers(0, 1))
-bounds = st.one_of(st.just((ZERO, StreamId(9, 0))), st.tuples(positions, positions))
+PLACES = [*itertools.product((1, 2), (0, 1), (0, 1))]  # ms, seq and index of a row
 
 
-@given(st.one_of(st.lists(places, max_size=3), st.sets(places).map(sorted)), bounds)
-def test_rows_are_checked_to_ascend_within_their_segment(
-    rows: list[tuple[int, int, int]], bounds: tuple[StreamId, StreamId]
-) -> None:
-    first, last = bounds
-    table = pa.table([pa.array([row[n] for row in rows], pa.int64()) for n in range(3)], ["ms", "seq", "index"])
-    (batch,) = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
-    is_right = rows == sorted(set(rows)) and all(first <= StreamId(ms, seq) <= last for ms, seq, _ in rows)
-    with contextlib.nullcontext() if is_right else pytest.raises(CorruptLog, match="in order"):
-        check_rows(batch, first, last, Path("segment"))
+def test_rows_are_checked_to_ascend_within_their_segment() -> None:
+    cases = [(rows, ZERO, StreamId(9, 0)) for n in range(3) for rows in itertools.product(PLACES, repeat=n)]
+    ends = [StreamId(ms, seq) for ms in (1, 2) for seq in (0, 1)]
+    cases += [((place,), first, last) for place in PLACES for first in ends for last in ends]
+    for rows, first, last in cases:
+        table = pa.table([pa.array([row[n] for row in rows], pa.int64()) for n in range(3)], ["ms", "seq", "index"])
+        (batch,) = table.to_batches() or [pa.RecordBatch.from_pylist([], table.schema)]
+        is_right = [*rows] == sorted(set(rows)) and all(first <= StreamId(ms, seq) <= last for ms, seq, _ in rows)
+        with contextlib.nullcontext() if is_right else pytest.raises(CorruptLog, match="in order"):
+            check_rows(batch, first, last, Path("segment"))
 
 
 def test_segments_of_older_versions_are_filled_with_nulls(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from service.storage.errors import DataInUse
 from service.storage.files import DataLock
+from tests.service.storage.test_files import n_open
 
 HOLD = (
     "import sys; from pathlib import Path; from service.storage.files import DataLock; "
@@ -20,8 +21,10 @@ def test_a_second_holder_is_refused_with_the_pid_of_the_first(tmp_path):
     DataLock(data).release()
     (data / ".lock").write_text("9" * 20)  # as a process with a longer number leaves it
     lock = DataLock(data)
+    before = n_open()
     with pytest.raises(DataInUse, match=f"in use by process {os.getpid()}:"):
         DataLock(data)
+    assert n_open() == before
     lock.release()
     DataLock(data).release()
 

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import redis
 from structlog.testing import capture_logs
 
 from service.storage.errors import ServerFailed
+from service.storage.streams import redis_server
 from service.storage.streams.redis_server import RedisServer, find_binary, runtime_folder
 from tests.service.waiting import eventually
 
@@ -111,6 +113,37 @@ def test_a_survivor_is_adopted_and_one_with_another_policy_replaced(tmp_path: Pa
     weaker.stop()
 
 
+def test_a_survivor_that_loads_its_data_is_waited_for(tmp_path: Path) -> None:
+    first = RedisServer(tmp_path)
+    first.start()
+    with connected(first) as client:
+        client.mset({str(n): os.urandom(2048) for n in range(40)})
+        client.bgrewriteaof()  # only a file of the form that this writes is read with a delay
+        eventually(
+            lambda: (
+                client.info("persistence")["aof_rewrites"] and not client.info("persistence")["aof_rewrite_in_progress"]
+            )
+        )
+    first.stop()
+    slow, adopting = RedisServer(tmp_path), RedisServer(tmp_path)
+    slow._policy |= {
+        "key-load-delay": "10000",
+        "loading-process-events-interval-bytes": "1024",
+    }  # µs; it answers between
+    with ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(slow._up)
+        eventually(slow.socket.exists)
+        adopting.start()
+        assert adopting.is_alive
+        loading.result()
+    assert slow._process is not None
+    assert adopting.pid == slow._process.pid
+    with connected(adopting) as client:
+        assert client.dbsize() == 40
+    adopting.stop()
+    slow._process.wait()
+
+
 def test_an_adopted_server_is_watched_too(server: RedisServer) -> None:
     second = RedisServer(server.folder.parent)
     server._stopping.set()
@@ -120,6 +153,22 @@ def test_an_adopted_server_is_watched_too(server: RedisServer) -> None:
     os.kill(first, signal.SIGKILL)
     eventually(lambda: second.is_alive and second.pid != first)
     second.stop()
+
+
+def test_an_adopted_server_that_hangs_is_not_taken_for_dead(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_server, "CALL_TIMEOUT_S", 0.1)
+    second, pid = RedisServer(server.folder.parent), server.pid
+    second._up()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert not second._is_gone()
+        assert not second.is_alive
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert server.is_alive
+    assert second.pid == pid
 
 
 def test_another_server_on_the_socket_is_refused(server: RedisServer, tmp_path: Path) -> None:

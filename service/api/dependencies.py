@@ -14,12 +14,12 @@ from service.api.door.auth import Keys
 from service.api.openapi.components import component, component_of, reference_to
 from service.api.parsers.bodies import JSON, NDJSON
 from service.api.problems import MEDIA_TYPE
-from service.api.requests import Fields
 from service.api.scenarios import Scenarios
 from service.api.serving import Serving
 from service.base.errors import InvalidRequest, ServiceError
 from service.base.ids import MAX_ID_BYTES, check_id
 from service.engine import fairness
+from service.engine.queries.fields import Fields
 from service.engine.state.sources import MAX_GAP
 from service.storage.events import MAX_EVENT_ID_LENGTH
 from service.storage.sources import MAX_OFFSET, Source

@@ -8,32 +8,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from service.api.requests import Asked, Fields, Filtered, ScenarioName, takes
+from service.api.requests import Asked, Filtered, ScenarioName
 from service.base.limits import MAX_RATING
 from service.engine.queries import LatestItems, Popular, Recommend
 from service.engine.queries.few_faults import Strict, few_faults
+from service.engine.queries.fields import Fields, takes
 from service.engine.queries.forms import MAX_USERS, Filter, Id, RotateQuery, Time, Users
+from service.engine.queries.scenario_body import PLAIN, RULES
 from service.settings.event_types import MAX_TYPE_LENGTH
-
-# The fields of a list that requests and scenarios may have, in both of their forms.
-PLAIN = (
-    "n",
-    "offset",
-    "exclude",
-    "include_seen",
-    "repeat",
-    "seen_types",
-    "min_ratings",
-    "model",
-    "experiment",
-    "explain",
-    "fallback",
-    "explore",
-    "explore_below",
-    "diversity",
-    "with_",
-)
-RULES = (*PLAIN, "candidates", "filter", "available", "boosts", "pins", "max_per", "rotate")
 
 
 @takes(Popular, "n", "offset", "min_ratings", "cursor", "available", "half_life", "with_")
@@ -51,11 +33,6 @@ class RecommendQuery(Filtered[Recommend]):
     """Query of `GET /recommend/{user}`."""
 
     scenario: ScenarioName = None
-
-
-@takes(Recommend, *RULES)
-class ScenarioBody(Fields[Recommend]):
-    """Body of a scenario: the same parameters, `candidates`, and a `filter` of any form."""
 
 
 class ItemRating(Strict):

@@ -1,38 +1,27 @@
-"""What clients may ask: models of pydantic that `takes` makes of the queries to the engine, which describe each field.
-
-FastAPI documents these models, and pydantic judges requests by them. A field has its type, default, bounds and
-description in the query alone; a route names the fields that it takes.
-"""
+"""What clients may ask: the fields of a query, which `takes` names, and what requests have beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, cast, get_type_hints
+from typing import Annotated, Any, Generic, Self
 
-from msgspec import NODEFAULT, Struct, structs
 from pydantic import (
     AfterValidator,
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
     ValidationError,
-    create_model,
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from service.engine.queries.few_faults import Strict as Strict  # noqa: PLC0414 (for extras)
 from service.engine.queries.few_faults import few_faults as few_faults  # noqa: PLC0414
+from service.engine.queries.fields import Fields, Q
 from service.engine.queries.filter_parser import PREFIXES, BadParameter, tree_of_parameters
 from service.engine.queries.filter_tree import text_of
-from service.engine.queries.forms import Form, Id
+from service.engine.queries.forms import Id
 from service.storage.events import StreamId
-
-Q = TypeVar("Q", bound=Struct)
-M = TypeVar("M", bound=Strict)
-NO_FIELDS: Mapping[str, Any] = {}
-
 
 Position = Annotated[
     str,
@@ -57,27 +46,6 @@ class Wait(Strict):
     def position(self) -> StreamId | None:
         """`wait_for` as a `StreamId`."""
         return None if self.wait_for is None else StreamId.parse(self.wait_for)
-
-
-class Fields(Strict, Generic[Q]):
-    """Fields of a query of the kind `Q`; `takes` adds them."""
-
-    kind: ClassVar[type[Struct]]
-    names: ClassVar[frozenset[str]]
-
-    @cached_property
-    def values(self) -> dict[str, Any]:
-        """The fields of the query that the request names."""
-        return {name: getattr(self, name) for name in self.model_fields_set if name in self.names}
-
-    def query(self, base: Mapping[str, Any] = NO_FIELDS, **more: Any) -> Q:
-        """The query for the engine.
-
-        Args:
-            base: fields of a scenario, which count where the request names none.
-            more: fields that are elsewhere in the request, such as an id in the path.
-        """
-        return cast("Q", self.kind(**{**base, **self.values, **more}))
 
 
 class Asked(Fields[Q], Wait, Generic[Q]):
@@ -107,33 +75,3 @@ class Filtered(Asked[Q], Generic[Q]):
                 line = InitErrorDetails(type=fault, loc=(error.name,), input=None)
                 raise ValidationError.from_exception_data("query", [line]) from None
         return made
-
-
-def takes(kind: type[Struct], *names: str, **others: Any) -> Callable[[type[M]], type[M]]:
-    """A decorator that adds fields of queries of this kind to a model.
-
-    Args:
-        kind: of the queries.
-        names: of the fields, in the order in which faults are told.
-        others: fields whose form is another one in this request; without a default unless it has one.
-    """
-
-    def made(model: type[M]) -> type[M]:
-        hints, fields = get_type_hints(kind, include_extras=True), {field.name: field for field in structs.fields(kind)}
-        definitions = dict[str, tuple[Any, Any]]()
-        for name in names:
-            default = fields[name].default
-            default = ... if default is NODEFAULT else list(default) if isinstance(default, tuple) else default
-            # The annotation as clients write it: the `Form` in place of the type, with what else describes it.
-            described = getattr(hints[name], "__metadata__", ())
-            form = next((each.kind for each in described if isinstance(each, Form)), None)
-            for each in described if form is not None else ():
-                form = form if isinstance(each, Form) else Annotated[form, each]
-            definitions[name] = hints[name] if form is None else form, default
-        definitions |= {name: form if isinstance(form, tuple) else (form, ...) for name, form in others.items()}
-        make: Any = create_model
-        result = make(model.__name__, __base__=model, __doc__=model.__doc__, __module__=model.__module__, **definitions)
-        result.kind, result.names = kind, frozenset(definitions).intersection(fields)
-        return cast("type[M]", result)
-
-    return made

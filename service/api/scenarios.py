@@ -6,14 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
-from pydantic import ValidationError
 
-from service.api.list_requests import ScenarioBody
-from service.api.requests import NO_FIELDS
 from service.api.serving import Serving
 from service.base.errors import InvalidRequest
 from service.engine.errors import UnknownDocument
 from service.engine.queries.document_queries import DocumentDetails, GetScenario, StaleScenario
+from service.engine.queries.fields import NO_FIELDS
+from service.engine.queries.scenario_body import ScenarioBody
 from service.storage.errors import UnknownModel
 from service.storage.events import StreamId
 
@@ -49,12 +48,7 @@ class Scenarios:
             if (fields := self._fields.get(name)) is None:
                 answer = await self._serving.answer(GetScenario(name), wait_for)
                 scenario = msgspec.json.decode(answer, type=DocumentDetails)
-                try:
-                    body = ScenarioBody.model_validate(msgspec.json.decode(scenario.body))
-                except ValidationError:
-                    raise InvalidRequest(
-                        f"Invalid scenario: expected a body that this version takes, got that of {name!r}; PUT it again"
-                    ) from None
+                body = ScenarioBody.of(name, scenario.body)
                 if len(self._fields) >= MAX_KEPT:
                     self._fields.pop(next(iter(self._fields)))
                 fields = self._fields[name] = {**body.values, "of_scenario": (name, scenario.stream_id)}

@@ -18,7 +18,7 @@ from service.api.operations import CheckNewNames
 from service.api.parsers.bodies import body_of, of_large
 from service.api.parsers.elements import Intake, judged, parsed, read_elements, without
 from service.api.parsers.item_parser import TIMES, ItemJudge, Judge
-from service.api.requests import Filtered, NoParameters, Wait, takes
+from service.api.requests import Filtered, NoParameters, Wait
 from service.api.serving import Serving
 from service.base.errors import InvalidRequest, ServiceError
 from service.engine.queries.catalog_queries import (
@@ -33,6 +33,7 @@ from service.engine.queries.catalog_queries import (
     ListItems,
     TagSizes,
 )
+from service.engine.queries.fields import takes
 from service.engine.queries.filter_parser import PARAMETERS
 from service.engine.state.attribute_index import MAX_NAMES as MAX_NAMES_OF_ALL
 from service.storage.events import ITEMS_PER_ENTRY, StreamId, encode_items

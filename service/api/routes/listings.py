@@ -9,8 +9,9 @@ from fastapi import APIRouter, Query
 from service.api.dependencies import ItemId, TheService, answers, n_listed
 from service.api.door.route import Route
 from service.api.operations import GetStats
-from service.api.requests import Asked, Filtered, Wait, takes
+from service.api.requests import Asked, Filtered, Wait
 from service.engine.queries.catalog_queries import ItemList, ListItems
+from service.engine.queries.fields import takes
 from service.engine.queries.filter_parser import PARAMETERS
 from service.engine.queries.rating_queries import AllRatings, ItemRatings, RatingPage, RatingsOfItem
 from service.engine.statistics import Stats

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from service.api.dependencies import GONE, ItemId, TheService, UserId, answers, check_n, n_listed
 from service.api.door.route import Route
-from service.api.requests import Asked, Filtered, NoParameters, takes
+from service.api.requests import Asked, Filtered, NoParameters
 from service.engine.queries import (
     Estimate,
     EventsOfUser,
@@ -25,6 +25,7 @@ from service.engine.queries import (
     UsersOfItem,
 )
 from service.engine.queries.catalog_queries import ListUsers, UserList
+from service.engine.queries.fields import takes
 from service.engine.queries.filter_parser import PARAMETERS
 
 router = APIRouter(route_class=Route, tags=["lookups"])

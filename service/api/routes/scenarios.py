@@ -10,12 +10,12 @@ from fastapi import APIRouter, Query
 from service.api.answers import ScenarioList, Written, written
 from service.api.dependencies import DocumentName, TheService, answers, check_n
 from service.api.door.route import Call, Route
-from service.api.list_requests import ScenarioBody
 from service.api.parsers.elements import parsed
 from service.api.requests import NoParameters, Wait
 from service.base.errors import InvalidRequest
 from service.engine.queries.document_queries import DocumentDetails, DocumentList, GetScenario, ListDocuments
 from service.engine.queries.rules import check_rules
+from service.engine.queries.scenario_body import ScenarioBody
 from service.storage.documents import Document
 from service.storage.events import encode_document
 

@@ -14,10 +14,11 @@ from service.api.dependencies import DocumentName, TheService, answers, n_listed
 from service.api.door.audit import made
 from service.api.door.route import Route
 from service.api.operations import SubmitUndo
-from service.api.requests import Asked, takes
+from service.api.requests import Asked
 from service.base.errors import Unavailable
 from service.base.ids import check_id
 from service.engine.queries.few_faults import Strict
+from service.engine.queries.fields import takes
 from service.engine.queries.source_queries import FindSource, ListedSource, ListSources, SourceList
 from service.jobs.jobs import Job
 from service.jobs.undo import Undo

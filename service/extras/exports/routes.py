@@ -23,10 +23,10 @@ from service.api.openapi import examples
 from service.api.operations import ArchiveAll, Archived, ListFiles, SubmitLists
 from service.api.requests import NoParameters, Wait
 from service.api.routes.recommend import check_list
-from service.base.errors import InvalidRequest
 from service.engine.queries import Recommend
 from service.engine.queries.catalog_queries import ListUsers
 from service.engine.queries.rating_queries import FindUser
+from service.engine.queries.scenario_body import for_a_file
 from service.extras.exports.export_formats import MEDIA_TYPES, Format
 from service.extras.exports.export_process import ExportProcess
 from service.jobs.export_rows import What
@@ -105,11 +105,9 @@ async def make_lists(
 
     async def ask(base: Mapping[str, Any]) -> Recommend:
         asked = check_list(serving, body.query(base))
-        if asked.experiment is not None:
-            raise InvalidRequest("Invalid scenario: expected one without an experiment: all lists are of one model")
+        listed = for_a_file(asked)
         await serving.answer(structs.replace(asked, users=["nobody"], fallback="popular"))  # refuses unknown names now
-        users = None if asked.users == "all" else asked.users
-        return structs.replace(asked, users=users, explain=False, with_=None, of_scenario=None)
+        return structs.replace(listed, users=None if asked.users == "all" else asked.users)
 
     asked = await scenarios.answer(body.scenario, None, ask)
     if user_filter is not None:

@@ -37,7 +37,7 @@ from gpu.ranking import item_index, topn
 from service.base import tuning
 from service.engine import compilation
 from service.engine.queries import Recommend
-from service.engine.rebuilt import known_users, rebuild
+from service.engine.rebuilt import Rebuilt, history_at, known_users, rebuild
 from service.jobs.lister import BATCH_USERS
 from service.jobs.lister import lists as listed
 from service.settings.event_types import DEFAULT_TYPES
@@ -256,7 +256,12 @@ def lists(
 ) -> Iterator[Row]:
     """Users per second of the job that lists for all users (`POST /admin/lists`), after a first batch."""
     where, log, (version,) = options.chosen(backend), RatingLog(data / "ratings"), live_versions.read(data).values()
-    rebuilt, rebuild_s = timed(lambda: rebuild(log, data / "snapshots", version, log.last_id(), where, DEFAULT_TYPES))
+
+    def state() -> Rebuilt:
+        loaded, position = snapshot.load(data / "snapshots", version), log.last_id()
+        return rebuild(loaded, history_at(log, position, DEFAULT_TYPES), position, where)
+
+    rebuilt, rebuild_s = timed(state)
     tuning.settle()  # as the job does
     asked = known_users(rebuilt.history)[: users + BATCH_USERS]
     batches = listed(rebuilt, Recommend(n=n), asked)

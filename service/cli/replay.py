@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import gpu
 from service.base.errors import InvalidRequest
 from service.engine.queries import Recommend
-from service.engine.rebuilt import Rebuilt, rebuild
+from service.engine.rebuilt import Rebuilt, history_at, rebuild
 from service.settings.half_lives import parse_half_lives
 from service.settings.settings import Settings
 from service.storage import files
@@ -52,8 +52,15 @@ def replay(
     folder = path.parent if (path / snapshot.MANIFEST_FILE).exists() else settings.data / "snapshots"
     half_lives = parse_half_lives(settings.half_lives)
     version = path.name if folder == path.parent else snapshot.latest_revision(folder, source)
-    of_lists = settings.event_types, half_lives, settings.repeat, settings.seen_types
-    rebuilt = rebuild(log, folder, version, position, backend, *of_lists)
+    rebuilt = rebuild(
+        snapshot.load(folder, version),
+        history_at(log, position, settings.event_types),
+        position,
+        backend,
+        half_lives,
+        settings.repeat,
+        settings.seen_types,
+    )
     report = {"as_of": to, "model_version": version, "backend": backend.name, "sha256": digests(rebuilt)}
     out.mkdir(parents=True, exist_ok=True)
     answers = rebuilt.ranking.answer([Recommend(user=user, n=n) for user in users], rebuilt.as_of)

@@ -8,7 +8,6 @@ learned the same entry, and whose refits are done, has the same bits on the same
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from gpu.base.backend import Backend
@@ -22,7 +21,7 @@ from service.settings.event_types import EventTypes
 from service.settings.half_lives import DEFAULT_HALF_LIVES
 from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog
-from service.storage.snapshots import snapshot
+from service.storage.snapshots.snapshot import Snapshot
 
 SETTLE_S = 60.0  # seconds of one call; it is repeated until all is done
 _Value = TypeVar("_Value")
@@ -44,13 +43,25 @@ class Rebuilt(NamedTuple):
     as_of: StreamId
 
 
+def history_at(log: RatingLog, position: StreamId, types: EventTypes) -> History:
+    """The history of all entries up to `position`; `types` as the setting `events`.
+
+    Raises:
+        InvalidRequest: the position is beyond the log.
+        CorruptLog: a segment is torn or altered.
+    """
+    if position > (last := log.last_id()):
+        raise InvalidRequest(f"Invalid position: expected one in the rating log, at most {last}, got {position}")
+    history = History(types)
+    history.load(log, upto=position)
+    return history
+
+
 def rebuild(
-    log: RatingLog,
-    folder: Path,
-    version: str,
+    loaded: Snapshot,
+    history: History,
     position: StreamId,
     backend: Backend,
-    types: EventTypes,
     half_lives: Mapping[str, float] = DEFAULT_HALF_LIVES,
     repeat: Repeat = "auto",
     seen_types: Sequence[str] = (),
@@ -58,25 +69,20 @@ def rebuild(
     """The state at `position`.
 
     Args:
-        log: must have reached the position.
-        folder, version: of the snapshot; it must not have been trained on later entries.
-        position: the last entry to apply.
+        loaded: must not have been trained on later entries.
+        history: that of `history_at` for this position.
+        position: the last entry that is applied.
         backend: where the model lives.
-        types, half_lives, repeat, seen_types: as the settings of the service.
+        half_lives, repeat, seen_types: as the settings of the service.
 
     Raises:
-        InvalidRequest: the position is beyond the log, or before the training.
-        CorruptLog, CorruptSnapshot, UnknownVersion: a file cannot be used.
+        InvalidRequest: the position is before the training.
     """
-    loaded = snapshot.load(folder, version)
-    if position > (last := log.last_id()):
-        raise InvalidRequest(f"Invalid position: expected one in the rating log, at most {last}, got {position}")
     if (watermark := StreamId.parse(loaded.manifest.watermark)) > position:
         raise InvalidRequest(
-            f"Invalid position: expected one from {watermark} on, where {version} was trained, got {position}"
+            f"Invalid position: expected one from {watermark} on, where {loaded.manifest.version} was trained,"
+            f" got {position}"
         )
-    history = History(types)
-    history.load(log, upto=position)
     table = history.table_of(has_strengths=loaded.model.is_implicit)
     users, items = _done(rows_of(loaded, history))
     model = loaded.model.mapped(users, items, table.n_users, table.n_items)

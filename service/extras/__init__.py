@@ -54,6 +54,7 @@ class Parts:
         engine: each adds to the engine's process of a data set, before the engine starts, such as what performs these
             operations.
         companions: each makes a thread of the process that supervises the jobs of a data set.
+        schedule: makes what submits the jobs of the setting `schedules`, beside the companions. None: no extra can.
         follow: starts what stands for the archiver where `store` is set. None: no extra can follow a store.
         publish: makes what sends the folder of a worker to the store.
         pages: of the console, by their names. Each gives what the template `templates/NAME.html` of its extra shows, of
@@ -70,6 +71,7 @@ class Parts:
     operations: list[type[Struct]] = field(default_factory=list)
     engine: list[Callable[[Runtime, Engine], None]] = field(default_factory=list)
     companions: list[Callable[[Settings, Jobs, Metrics, OnFailure], Part]] = field(default_factory=list)
+    schedule: Callable[[Settings, Jobs, OnFailure], Part] | None = None
     follow: Callable[[Settings, RatingLog, Engine, Metrics, OnFailure], Follower] | None = None
     publish: Callable[[Settings, Stream, RatingLog, OnFailure], Publisher] | None = None
     pages: dict[str, Page] = field(default_factory=dict)

@@ -7,7 +7,7 @@ import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import structlog
@@ -16,10 +16,10 @@ from service.engine import fairness
 from service.engine.queries import Recommend
 from service.jobs.errors import NoMinutesLeft
 from service.jobs.job_trace import FIELD
-from service.jobs.table import BEGUN, QUERY, JobFields, JobTable, is_shadow, name_of, now_ms
+from service.jobs.table import BEGUN, QUERY, SCENARIO, JobFields, JobTable, is_shadow, name_of, now_ms
 from service.jobs.training import Training
 from service.jobs.undo import Undo
-from service.storage.errors import CorruptLiveFile, StreamUnavailable, UnknownModel
+from service.storage.errors import CorruptLiveFile, StreamUnavailable
 from service.storage.events import StreamId
 from service.storage.snapshots import live_versions, version_names
 from service.storage.snapshots.manifest import StoredCalibration
@@ -39,6 +39,18 @@ NO_WORKER = (
 State = Literal["queued", "running", "activating", "succeeded", "failed", "cancelled"]
 
 _log = structlog.get_logger(__name__)
+
+
+class Due(NamedTuple):
+    """A time at which the setting `schedules` asks for a job.
+
+    Attributes:
+        job: the id of this job, the same in all processes, so that the time has one job.
+        schedule: the line of the setting.
+    """
+
+    job: str
+    schedule: str
 
 
 class Job(msgspec.Struct):
@@ -61,6 +73,7 @@ class Job(msgspec.Struct):
         reason: why it waits or was not promoted, or a remark about the result.
         error: why it failed.
         created_ms: Unix milliseconds at which it was submitted.
+        schedule: the line of the setting `schedules` that has submitted it; None: a request has, or a rule.
     """
 
     id: str
@@ -81,6 +94,7 @@ class Job(msgspec.Struct):
     reason: str | None
     error: str | None
     created_ms: int
+    schedule: str | None
 
 
 class Jobs:
@@ -106,8 +120,8 @@ class Jobs:
         self._table, self._stream, self._data = table, stream, data
         self._served, self._swap_failure, self._quota_s = served, swap_failure, quota_minutes * MINUTE_S
 
-    def submit_training(self, training: Training) -> Job:
-        """Queue a training on all ratings acknowledged until now. One runs at a time, the oldest first.
+    def submit_training(self, training: Training, due: Due | None = None) -> Job:
+        """Queue a training on all ratings acknowledged until now, perhaps of a schedule. One runs at a time.
 
         If the same training waits already, it is the one that is returned; it will read these ratings too.
 
@@ -120,7 +134,7 @@ class Jobs:
             raise NoMinutesLeft(NO_MINUTES.format(self._quota_s / MINUTE_S), max(1, math.ceil(oldest_s + DAY_S)))
         if training.shadow:
             live_versions.check_shadow(live_versions.read_all(self._data), training.name)
-        return self._submit({"kind": TRAIN, **training.fields()}, self._stream.last_id(), once=True)
+        return self._submit({"kind": TRAIN, **training.fields()}, self._stream.last_id(), due, once=True)
 
     def submit_forgetting(self, user: str, position: StreamId) -> Job:
         """Queue the removal from disk of all data of `user` before the entry `position`."""
@@ -139,13 +153,18 @@ class Jobs:
         """
         shadows = live_versions.read_all(self._data).shadows
         live = [name for name in (self._served() if self._served is not None else {}) if name not in shadows]
-        name = query.model or next(iter(live), None)
-        if name is None or name not in live:
-            names = ", ".join(live) or "there is none"
-            raise UnknownModel(f"Invalid model: expected a live one ({names}), got {name!r}")
+        name = live_versions.chosen(query.model, live)
         fields = {"kind": LISTS, "name": name, "params": body, QUERY: msgspec.json.encode(query).decode()}
         fields |= {} if user_filter is None else {"user_filter": user_filter}
         return self._submit(fields, self._stream.last_id())
+
+    def submit_scenario(self, scenario: str, due: Due) -> Job:
+        """Queue lists for all users by a scenario, which is that of the position at which they are made.
+
+        The job fails if there is no such scenario, or no such model.
+        """
+        fields = {"kind": LISTS, SCENARIO: scenario, "params": msgspec.json.encode({"scenario": scenario}).decode()}
+        return self._submit(fields, self._stream.last_id(), due, once=True)
 
     def minutes_used(self) -> float:
         """Minutes of trainings within the last 24 hours, of the jobs that Redis still has."""
@@ -210,10 +229,13 @@ class Jobs:
         """Cancel the queued and running trainings of the model `name`; returns their ids."""
         return [self._table.cancel(job_id)["id"] for job_id in self.trainings(name)]
 
-    def _submit(self, fields: dict[str, str], watermark: StreamId, *, once: bool = False) -> Job:
+    def _submit(
+        self, fields: dict[str, str], watermark: StreamId, due: Due | None = None, *, once: bool = False
+    ) -> Job:
         trace = fairness.current.get().trace
         further = {"watermark": str(watermark)} | ({} if trace is None else {FIELD: trace.header})
-        job_id = self._table.submit(secrets.token_hex(6), fields, further, once=once)
+        further |= {} if due is None else {"schedule": due.schedule}
+        job_id = self._table.submit(secrets.token_hex(6) if due is None else due.job, fields, further, once=once)
         self._stream.request_commit(watermark)
         job = self.get(job_id)
         if job.reason is not None:
@@ -254,4 +276,5 @@ class Jobs:
             reason=reason,
             error=error,
             created_ms=int(fields["created_ms"]),
+            schedule=fields.get("schedule"),
         )

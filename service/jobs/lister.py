@@ -20,14 +20,19 @@ import gpu
 from service.base import imports, tuning
 from service.engine.lists.filters import Filters
 from service.engine.queries import Recommend
-from service.engine.rebuilt import Rebuilt, known_users, rebuild
+from service.engine.queries.document_queries import UnknownScenario
+from service.engine.queries.rules import check_rules
+from service.engine.queries.scenario_body import ScenarioBody, for_a_file
+from service.engine.rebuilt import Rebuilt, history_at, known_users, rebuild
 from service.jobs.trainer_messages import TrainerMessage, send
 from service.settings.data_sets import parse_names
 from service.settings.event_types import parse_event_types
 from service.settings.half_lives import parse_half_lives
+from service.settings.model_names import by_preference
 from service.storage import files, list_files
 from service.storage.events import StreamId
 from service.storage.log.rating_log import RatingLog
+from service.storage.snapshots import live_versions, snapshot
 from service.telemetry import logs
 
 BATCH_USERS = 256
@@ -41,9 +46,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="service.jobs.lister", description=main.__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with ratings/ and snapshots/")
     parser.add_argument("--job", required=True, help="id of the job, and name of the file")
-    parser.add_argument("--version", required=True, help="snapshot of the model")
+    parser.add_argument("--default-models", required=True, type=parse_names, help="as the setting")
     parser.add_argument("--watermark", type=StreamId.parse, required=True, help="stream id of the last entry to read")
-    parser.add_argument("--query", type=Path, required=True, help="file of a Recommend as JSON")
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--query", type=Path, help="file of a Recommend as JSON")
+    asked.add_argument("--scenario", help="name of a scenario, which is read at the last entry")
+    parser.add_argument("--model", help="name of a live model; default: that of the query, or the preferred one")
     parser.add_argument("--user-filter", help="canonical text of a filter of users, who alone get lists")
     parser.add_argument("--events", type=parse_event_types, required=True, help="weights of events")
     parser.add_argument("--half-lives", type=parse_half_lives, required=True, help="as the setting")
@@ -56,14 +64,20 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         backend = gpu.choose(options.backend).load()
         description = f"{backend.name}: {backend.reason}"
-        query = msgspec.json.decode(options.query.read_bytes(), type=Recommend, strict=True)
+        history = history_at(RatingLog(options.data / "ratings"), options.watermark, options.events)
+        if options.scenario is None:
+            query = msgspec.json.decode(options.query.read_bytes(), type=Recommend, strict=True)
+        else:
+            body, _ = history.documents.find("scenario", options.scenario, UnknownScenario)
+            query = for_a_file(check_rules(ScenarioBody.of(options.scenario, body).query()))
+        live = live_versions.read_all(options.data)
+        answering = by_preference(live.versions.keys() - live.shadows, options.default_models)
+        version = live.versions[live_versions.chosen(options.model or query.model, answering)]
         rebuilt = rebuild(
-            RatingLog(options.data / "ratings"),
-            options.data / "snapshots",
-            options.version,
+            snapshot.load(options.data / "snapshots", version),
+            history,
             options.watermark,
             backend,
-            options.events,
             options.half_lives,
             options.repeat,
             options.seen_types,
@@ -79,7 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         list_files.prune(options.data)
         metrics = {"users": float(n_users)}
-        last = TrainerMessage(1.0, metrics, description, "succeeded", ranks=0, version=options.version)
+        last = TrainerMessage(1.0, metrics, description, "succeeded", ranks=0, version=version)
     except Exception as error:  # any failure becomes the error of the job
         last = TrainerMessage(outcome="failed", ranks=0, error=f"{type(error).__name__}: {error}")
     send(last)

@@ -49,6 +49,10 @@ class LastTraining(NamedTuple):
     is_shadow: bool
     n_ratings: int | None
 
+    def again(self, name: str) -> Training:
+        """The next training of this model, whose `name` it is. Raises what `Training.of` raises."""
+        return Training.of(self.algorithm, self.params, name, shadow=self.is_shadow)
+
 
 class Retraining:
     """Submits a training of a model when it is due.
@@ -93,7 +97,7 @@ class Retraining:
             return
         attempt = self._log.last_id(), time.time()
         try:
-            self._jobs.submit_training(Training.of(last.algorithm, last.params, name, shadow=last.is_shadow))
+            self._jobs.submit_training(last.again(name))
         except NoMinutesLeft:
             return
         except InvalidParams as error:  # another version of the service wrote the snapshot, with other parameters

@@ -28,11 +28,11 @@ from service.jobs.turns import turn
 from service.jobs.undo import MERGED, Undo, Undoing
 from service.settings.settings import Settings
 from service.storage import exclusion
-from service.storage.errors import StreamUnavailable, UnknownModel
+from service.storage.errors import StreamUnavailable
 from service.storage.events import StreamId
 from service.storage.files import FileLock
 from service.storage.log.rating_log import RatingLog
-from service.storage.snapshots import live_versions
+from service.storage.snapshots import live_versions, version_names
 from service.storage.snapshots.forgetting import without_forgotten
 from service.storage.streams.stream import Stream
 from service.telemetry.metrics import Metrics
@@ -287,16 +287,13 @@ class Supervisor:
 
     def _list(self, job: JobFields) -> dict[str, str]:
         self._await_log(job)
-        with self._lock(job, shared=True) as lock:
-            live = live_versions.read(self._settings.data)
-            if job["name"] not in live:
-                raise UnknownModel(f"Invalid model: expected a live one, got {job['name']!r}")
-            with listing(self._settings, job, live[job["name"]], lock, serves=self._serves) as process:
-                last = self._watch(job, process)
+        with self._lock(job, shared=True) as lock, listing(self._settings, job, lock, serves=self._serves) as process:
+            last = self._watch(job, process)
         if last.outcome == "failed":
             raise _Interrupted("failed", last.error)
         metrics = msgspec.json.encode(last.metrics).decode()
-        fields = {"progress": "1", "metrics": metrics, "version": last.version or ""}
+        version = last.version or ""
+        fields = {"progress": "1", "metrics": metrics, "version": version, "name": version_names.name_of(version)}
         return fields if last.backend is None else fields | {"backend": last.backend}
 
     # --- undoing

@@ -32,6 +32,7 @@ MAX_JOBS = 200  # jobs; the oldest finished ones are dropped
 MAX_DEATHS = 5  # workers that may die during a forgetting before it fails
 BEGUN = "begun_ms"  # field of trainings: Unix milliseconds at which the trainer was started
 QUERY = "query"  # field of lists until they end: a `Recommend` as JSON, which may name users
+SCENARIO = "scenario"  # field of lists that have no query, but are by this scenario
 NAMED_FORGOTTEN = "removed: it named a user who was forgotten"
 
 FinalState = Literal["succeeded", "failed", "cancelled"]
@@ -78,8 +79,9 @@ end
 )
 
 # ARGV: id, now in ms, most jobs, n, then field, value, ...; returns the id of the queued job. That is another one if it
-# waits already with the same values of the first n fields, and it gets the further ones.
+# waits already with the same values of the first n fields, and it gets the further ones. A job of the same id stays.
 _SUBMIT = """
+if state(ARGV[1]) then return ARGV[1] end
 local further = 5 + 2 * ARGV[4]
 for _, id in ipairs(further > 5 and redis.call('LRANGE', P .. 's:queue', 0, -1) or {}) do
   local is_same = true
@@ -184,7 +186,7 @@ class JobTable:
         """Queue a job, and return its id.
 
         Args:
-            job_id: unique.
+            job_id: unique; if there is a job with this id, it stays as it is.
             fields: what was asked for, at least `kind`.
             further: fields of this request.
             once: if a job with the same `fields` waits already, it gets `further`, and its id is returned.

@@ -17,7 +17,7 @@ import msgspec
 from service.base import threads, tuning
 from service.jobs import gpu_order
 from service.jobs.last_words import LastWords
-from service.jobs.table import QUERY, JobFields, name_of
+from service.jobs.table import QUERY, SCENARIO, JobFields, name_of
 from service.jobs.trainer_messages import TrainerMessage
 from service.settings.settings import Settings
 from service.storage import exclusion
@@ -98,18 +98,16 @@ class TrainerProcess:
 
 
 @contextlib.contextmanager
-def listing(
-    settings: Settings, job: JobFields, version: str, lock: FileLock, *, serves: bool
-) -> Iterator[TrainerProcess]:
-    """Run `service.jobs.lister` for `job`, with the model `version`; the rest is that of `training`."""
+def listing(settings: Settings, job: JobFields, lock: FileLock, *, serves: bool) -> Iterator[TrainerProcess]:
+    """Run `service.jobs.lister` for `job`; the rest is that of `training`."""
     work = settings.data / exclusion.WORK / job["id"]
     query = work / "query.json"  # which may be longer than an argument
     options: dict[str, Any] = {
         "data": settings.data,
         "job": job["id"],
-        "version": version,
+        "default-models": ",".join(settings.default_models),
         "watermark": job["watermark"],
-        "query": query,
+        **({"scenario": job[SCENARIO]} if SCENARIO in job else {"query": query, "model": job["name"]}),
         "events": settings.events,
         "half-lives": settings.half_lives,
         "repeat": settings.repeat,

@@ -136,6 +136,10 @@ class Components:
         )
         self._run_part(supervisor)
         jobs = Jobs(self._table, self._stream, self.settings.data)
+        if self.settings.schedules:
+            schedule = parts().schedule
+            assert schedule is not None  # noqa: S101 (`service.processes.process` has refused the setting)
+            self._run_part(schedule(self.settings, jobs, self._fail_from_thread))
         for make in parts().companions:
             self._run_part(make(self.settings, jobs, self.metrics, self._fail_from_thread))
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from service.extras import Parts, console, experiments, exports, kafka, ranks, registry, stores, traces, webhooks
+from service.extras import (
+    Parts,
+    console,
+    experiments,
+    exports,
+    kafka,
+    ranks,
+    registry,
+    schedules,
+    stores,
+    traces,
+    webhooks,
+)
 from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
 
@@ -16,6 +28,7 @@ EXTRAS: list[Callable[[Parts], None]] = [
     kafka.register,
     ranks.register,
     registry.register,
+    schedules.register,
     stores.register,
     traces.register,
     webhooks.register,
@@ -35,6 +48,10 @@ def check_extras(settings: Settings) -> None:
     """Raise `InvalidSetting` if a setting asks for an extra that this service does not have."""
     if settings.store is not None and parts().follow is None:
         raise InvalidSetting("Invalid store: expected none, because this service has no extra for stores, got a URL")
+    if parts().schedule is None and any(one.schedules for one in settings.each()):
+        raise InvalidSetting(
+            "Invalid schedules: expected none, because this service has no extra for schedules, got some"
+        )
     if settings.traces and parts().span_export is None:
         raise InvalidSetting("Invalid traces: expected false, because this service has no extra for traces, got true")
     if settings.trainer_ranks > 1 and parts().trainer is None:

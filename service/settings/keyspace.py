@@ -70,5 +70,10 @@ class Keyspace(NamedTuple):
         """The beginning of all keys of webhooks."""
         return f"{self.prefix}:webhooks"
 
+    @property
+    def schedules(self) -> str:
+        """What became of schedules."""
+        return f"{self.prefix}:schedules"
+
 
 DEFAULT = Keyspace()  # of the data set without a name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 
 from gpu.algorithms import ALGORITHMS
 
@@ -23,3 +24,9 @@ def check_model_names(value: list[str]) -> list[str]:
         if name not in ALGORITHMS and not may_be_name(name):
             raise ValueError(f"Invalid default_models: expected names of models, got {name[:80]!r}")
     return value
+
+
+def by_preference(names: Iterable[str], default_models: Sequence[str]) -> list[str]:
+    """`names` of models in the order of the setting `default_models`, and then of the alphabet."""
+    rank_of_model = {name: rank for rank, name in enumerate(default_models)}
+    return sorted(names, key=lambda name: (rank_of_model.get(name, len(rank_of_model)), name))

@@ -38,6 +38,7 @@ from service.settings.half_lives import parse_half_lives
 from service.settings.key_settings import KEY_NAMES, Keys, check_keys_differ
 from service.settings.keyspace import Keyspace
 from service.settings.model_names import check_model_names
+from service.settings.schedules import check_schedules
 
 Scale = tuple[float, float]
 AppendFsync = Literal["always", "everysec"]
@@ -184,6 +185,12 @@ class Settings(BaseSettings):
         description="Also retrain after this number of hours if there are new ratings; 0: never.",
     )
 
+    schedules: str | None = Field(
+        None,
+        description="Trainings and lists at set times: lines of five fields of cron in UTC, then train MODEL or lists"
+        " SCENARIO; a semicolon may end a line. Set it where models train and where they answer. Unset: none.",
+    )
+
     trusted_proxies: Annotated[list[str], NoDecode] = Field(
         [],
         description="Networks of proxies (CIDRs, comma-separated) whose X-Forwarded-For names the client. Unset: none.",
@@ -323,6 +330,12 @@ class Settings(BaseSettings):
     @classmethod
     def _check_parts(cls, value: str, info: ValidationInfo) -> str:
         (parse_event_types if info.field_name == "events" else parse_half_lives)(value)
+        return value
+
+    @field_validator("schedules")
+    @classmethod
+    def _check_schedules(cls, value: str | None, info: ValidationInfo) -> str | None:
+        check_schedules(value or "", info.data.get("default_models", ()), has_store=info.data.get("store") is not None)
         return value
 
     @field_validator("default_models", "trusted_proxies", "webhook_networks", "cors_origins", mode="before")

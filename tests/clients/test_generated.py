@@ -13,7 +13,7 @@ import service
 from clients import generate
 from tests.clients import oldest
 
-MOST_LINES, LONGEST_LINE = 5_400, 120
+MOST_LINES, LONGEST_LINE = 5_440, 120
 FOLDERS = (generate.GENERATED_PYTHON, generate.GENERATED_TYPESCRIPT)
 DOCUMENT = generate.document()
 

@@ -9,7 +9,9 @@ from typing import Any
 import httpx
 
 # The reads without `wait_for`, by their path behind the address.
-NEVER_WAIT = re.compile(r"/?(|docs|openapi\.json|metrics|health/.*|admin/(audit|keys|exports|webhooks)(/.*)?)$")
+NEVER_WAIT = re.compile(
+    r"/?(|docs|openapi\.json|metrics|health/.*|admin/(audit|keys|exports|schedules|webhooks)(/.*)?)$"
+)
 WAITING_POSTS = re.compile(r"/?(neighbors|recommend(/[^/]*)?)$")
 Content = dict[str, Any]
 

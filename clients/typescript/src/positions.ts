@@ -1,7 +1,7 @@
 /** The newest position that writes have answered. Reads that carry it see these writes. */
 
 // The reads without `wait_for`, by their path behind the address.
-const NEVER_WAIT = /^\/(|docs|openapi\.json|metrics|health\/.*|admin\/(audit|keys|exports|webhooks)(\/.*)?)$/;
+const NEVER_WAIT = /^\/(|docs|openapi\.json|metrics|health\/.*|admin\/(audit|keys|exports|schedules|webhooks)(\/.*)?)$/;
 const WAITING_POSTS = /^\/(neighbors|recommend(\/[^/]*)?)$/;
 
 export class Position {

@@ -238,6 +238,7 @@ _job = {
     "reason": None,
     "error": None,
     "created_ms": 1795232220712,
+    "schedule": None,
 }
 _model = {
     "version": VERSION,

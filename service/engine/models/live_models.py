@@ -12,6 +12,7 @@ import structlog
 from service.base.errors import NotReady
 from service.engine.models.live_model import LiveModel
 from service.engine.state.applied import Applied
+from service.settings.model_names import by_preference
 from service.storage.errors import UnknownModel
 
 _log = structlog.get_logger(__name__)
@@ -29,7 +30,7 @@ class LiveModels:
     """
 
     def __init__(self, default_models: Sequence[str]) -> None:
-        self._rank_of_model = {name: rank for rank, name in enumerate(default_models)}
+        self._default_models = default_models
         self._all: dict[str, LiveModel] = {}
         self._live: dict[str, LiveModel] = {}  # without shadows
         self._named: dict[str | None, LiveModel] = {}  # the same, and under None the first
@@ -57,8 +58,7 @@ class LiveModels:
     def install(self, live_model: LiveModel) -> None:
         """Make `live_model` the live model of its name."""
         models = {**self._all, live_model.name: live_model}
-        last = len(self._rank_of_model)
-        self._all = dict(sorted(models.items(), key=lambda live: (self._rank_of_model.get(live[0], last), live[0])))
+        self._all = {name: models[name] for name in by_preference(models, self._default_models)}
         self.shadows = self._shadows
 
     def remove(self, name: str) -> None:

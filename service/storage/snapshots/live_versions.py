@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -160,6 +160,19 @@ def end(data: Path, name: str) -> None:
         check_listed(live, name)
         left = {other: version for other, version in live.versions.items() if other != name}
         _write(data, Live(left, live.shadows - {name}))
+
+
+def chosen(name: str | None, answering: Sequence[str]) -> str:
+    """`name`, or the first of the models that answer if it is None.
+
+    Raises:
+        UnknownModel: none of them has that name, or none answers.
+    """
+    name = next(iter(answering), None) if name is None else name
+    if name is None or name not in answering:
+        names = ", ".join(answering) or "there is none"
+        raise UnknownModel(f"Invalid model: expected a live one ({names}), got {name!r}")
+    return name
 
 
 def check_listed(live: Live, name: str) -> None:

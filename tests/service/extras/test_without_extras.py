@@ -32,6 +32,7 @@ OF_EXTRAS = [
     ("GET", "/admin/export"),
     ("GET", "/admin/exports"),
     ("POST", "/admin/lists"),
+    ("GET", "/admin/schedules"),
     ("GET", "/admin/webhooks"),
     ("DELETE", "/admin/webhooks/one"),
 ]
@@ -157,6 +158,7 @@ def test_commands_of_extras_are_absent():
         ("NEARFIELD_STORE", "file:///nowhere", "Invalid store: expected none, because this service has no extra"),
         ("NEARFIELD_TRACES", "true", "Invalid traces: expected false, because this service has no extra"),
         ("NEARFIELD_TRAINER_RANKS", "2", "Invalid trainer_ranks: expected 1, because this service has no extra"),
+        ("NEARFIELD_SCHEDULES", "0 3 * * * train als", "Invalid schedules: expected none, because this service has no"),
         ("NEARFIELD_CLUSTER", "tcp://127.0.0.1:1", "Invalid cluster: expected none, because this service has no extra"),
     ],
 )

@@ -1,5 +1,7 @@
 """Lists of all users, and rebuilt states: both are what a service answers at that position."""
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,13 @@ from service.base.errors import InvalidRequest
 from service.engine.queries import Recommend
 from service.engine.queries.catalog_queries import ListUsers
 from service.engine.queries.filter_tree import HasTag, text_of
-from service.engine.rebuilt import rebuild
+from service.engine.rebuilt import history_at, rebuild
 from service.jobs import lister
+from service.jobs.jobs import Due
 from service.settings.event_types import DEFAULT_TYPES
-from service.storage.events import StreamId, encode_users
+from service.storage.documents import Document
+from service.storage.events import StreamId, encode_document, encode_users
+from service.storage.snapshots import snapshot
 from service.storage.user_changes import UserChange
 from tests.service.planted import SMALL, events
 from tests.service.waiting import eventually
@@ -67,15 +72,15 @@ def test_lists_and_replay_give_the_answers_of_the_service_at_that_position(whole
     whole.rate(("u1", "i1", 5.0), ("u2", "i2", 5.0), ("new", "i1", 1.0))
     caught_up(whole)
     assert answered(whole, users, n=7) != expected
-    read = whole.log, whole.data / "snapshots", version
+    loaded = snapshot.load(whole.data / "snapshots", version)
     eventually(lambda: whole.log.last_id() >= position)
-    rebuilt = rebuild(*read, position, HOST, DEFAULT_TYPES)
+    rebuilt = rebuild(loaded, history_at(whole.log, position, DEFAULT_TYPES), position, HOST)
     batches = lister.lists(rebuilt, Recommend(n=7), users)
     assert lists_of(next(batches)) == expected
     with pytest.raises(InvalidRequest, match="at most"):
-        rebuild(*read, StreamId(2**45, 0), HOST, DEFAULT_TYPES)
+        history_at(whole.log, StreamId(2**45, 0), DEFAULT_TYPES)
     with pytest.raises(InvalidRequest, match="was trained"):
-        rebuild(*read, StreamId(1, 0), HOST, DEFAULT_TYPES)
+        rebuild(loaded, history_at(whole.log, StreamId(1, 0), DEFAULT_TYPES), StreamId(1, 0), HOST)
 
 
 def test_lists_may_be_for_a_segment_of_the_users(whole: Whole) -> None:
@@ -86,6 +91,45 @@ def test_lists_may_be_for_a_segment_of_the_users(whole: Whole) -> None:
     assert (done.state, done.metrics) == ("succeeded", {"users": 3.0})
     found = lists_of(pq.read_table(whole.data / "exports" / f"{done.id}.parquet"))
     assert found == answered(whole, ["u3", "u5", "unrated"], n=3)
+
+
+def test_lists_by_a_scenario_take_it_from_the_position_of_the_job(whole: Whole) -> None:
+    whole.send(events()[:600])
+    for name in ("als", "als-implicit"):
+        whole.train(name, n_factors=4, n_epochs=1)
+    body = {"n": 4, "model": "als", "pins": [{"item": "i3", "at": 2}], "explain": True, "with": "title"}
+    whole.append(encode_document(Document("scenario", "weekly", json.dumps(body))))
+    done = whole.ended(whole.jobs.submit_scenario("weekly", Due("0123456789ab", "30 5 * * 1 lists weekly")))
+    assert (done.state, done.error, done.name) == ("succeeded", None, "als")
+    assert (done.id, done.schedule) == ("0123456789ab", "30 5 * * 1 lists weekly")
+    assert (done.kind, done.params) == ("lists", {"scenario": "weekly"})
+    found = lists_of(pq.read_table(whole.data / "exports" / f"{done.id}.parquet"))
+    assert found == answered(whole, list(found), n=4, model="als", pins=(("i3", 2),))
+    assert len(found) == done.metrics["users"]
+
+    whole.append(encode_document(Document("scenario", "weekly", '{"n": 2}')))
+    done = whole.ended(whole.jobs.submit_scenario("weekly", Due("0123456789ac", "")))
+    assert done.name == "als-implicit", "the preferred one"
+    found = lists_of(pq.read_table(whole.data / "exports" / f"{done.id}.parquet"))
+    assert found == answered(whole, list(found), n=2)
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (None, "UnknownScenario: "),
+        ('{"experiment": "home"}', "expected one without an experiment"),
+        ('{"n": "many"}', "expected a body that this version takes, got that of 'weekly'"),
+        ('{"model": "sgd"}', r"expected a live one \(als\), got 'sgd'"),
+    ],
+)
+def test_a_scenario_that_makes_no_lists_fails_the_job(whole: Whole, body: str | None, error: str) -> None:
+    whole.send(events()[:200])
+    whole.train("als", n_factors=4, n_epochs=1)
+    whole.append(encode_document(Document("scenario", "weekly", body)))
+    done = whole.ended(whole.jobs.submit_scenario("weekly", Due("0123456789ab", "")))
+    assert done.state == "failed"
+    assert re.search(error, done.error or "")
 
 
 def test_files_are_pruned_and_leave_with_a_forgotten_user(whole: Whole, tmp_path: Path) -> None:

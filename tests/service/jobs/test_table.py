@@ -60,6 +60,16 @@ def test_the_same_training_waits_once_and_reads_what_came_later(jobs: JobTable) 
     assert [job["id"] for job in jobs.all()] == ["e", "c", "other", "a"]
 
 
+def test_a_job_that_is_there_stays(jobs: JobTable) -> None:
+    asked = {"kind": "lists", "name": "als"}
+    assert jobs.submit("a", asked) == "a"
+    assert claimed(jobs, "w") == "a"
+    assert jobs.finish("a", "w", "succeeded", {})
+    assert jobs.submit("a", asked, {"watermark": "2-0"}, once=True) == "a"
+    assert (jobs.get("a")["state"], jobs.get("a").get("watermark")) == ("succeeded", None)
+    assert [job["id"] for job in jobs.all()] == ["a"]
+
+
 def test_one_training_runs_at_a_time_and_other_jobs_go_past_it(jobs: JobTable) -> None:
     submit(jobs, "a")
     submit(jobs, "b", "sgd")

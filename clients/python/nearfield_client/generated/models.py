@@ -581,6 +581,7 @@ class Job(OpenModel):
         reason: why it waits or was not promoted, or a remark about the result.
         error: why it failed.
         created_ms: Unix milliseconds at which it was submitted.
+        schedule: the line of the setting `schedules` that has submitted it; None: a request has, or a rule.
     """
 
     id: str
@@ -601,6 +602,7 @@ class Job(OpenModel):
     reason: str | None
     error: str | None
     created_ms: int
+    schedule: str | None
 
 
 @dataclass
@@ -1686,6 +1688,32 @@ class ListFile(OpenModel):
     job: str
     bytes_: int
     created_ms: int
+
+
+@dataclass
+class ScheduleList(OpenModel):
+    """All lines of the setting `schedules`, in its order."""
+
+    schedules: list[ListedSchedule]
+
+
+@dataclass
+class ListedSchedule(OpenModel):
+    """One line of the setting `schedules`, and what became of it.
+
+    Attributes:
+        schedule: the line.
+        next_ms: Unix milliseconds of the next time.
+        last_ms: the last time that was due; null if none was since the line is known.
+        job: the id of the job of that time; null if there is none.
+        error: why there is none; null if there is one. A job has the reason why it failed itself.
+    """
+
+    schedule: str
+    next_ms: int
+    last_ms: int | None
+    job: str | None
+    error: str | None
 
 
 @dataclass

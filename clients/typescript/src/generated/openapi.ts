@@ -509,6 +509,7 @@ export interface Schemas {
    *     reason: why it waits or was not promoted, or a remark about the result.
    *     error: why it failed.
    *     created_ms: Unix milliseconds at which it was submitted.
+   *     schedule: the line of the setting `schedules` that has submitted it; None: a request has, or a rule.
    */
   Job: {
     id: string;
@@ -529,6 +530,7 @@ export interface Schemas {
     reason: string | null;
     error: string | null;
     created_ms: number;
+    schedule: string | null;
   };
   /**
    * The values that a training derived from its data; docs/models.md explains them.
@@ -1349,6 +1351,25 @@ export interface Schemas {
   ListFiles: { exports: Schemas["ListFile"][] };
   /** One file: the job that has made it, its bytes, and when it was written, in Unix milliseconds. */
   ListFile: { job: string; bytes: number; created_ms: number };
+  /** All lines of the setting `schedules`, in its order. */
+  ScheduleList: { schedules: Schemas["ListedSchedule"][] };
+  /**
+   * One line of the setting `schedules`, and what became of it.
+   *
+   * Attributes:
+   *     schedule: the line.
+   *     next_ms: Unix milliseconds of the next time.
+   *     last_ms: the last time that was due; null if none was since the line is known.
+   *     job: the id of the job of that time; null if there is none.
+   *     error: why there is none; null if there is one. A job has the reason why it failed itself.
+   */
+  ListedSchedule: {
+    schedule: string;
+    next_ms: number;
+    last_ms: number | null;
+    job: string | null;
+    error: string | null;
+  };
   /** A new webhook; `secret` is in no other answer. */
   MadeWebhook: {
     id: string;
@@ -2368,6 +2389,12 @@ export interface paths {
     get: {
       parameters: { path: { job: string } };
       responses: { 200: { content: { "application/vnd.apache.parquet": unknown } } };
+    };
+  };
+  "/admin/schedules": {
+    /** The lines of the setting `schedules`: when each is due next, and what became of the last time. */
+    get: {
+      responses: { 200: { content: { "application/json": Schemas["ScheduleList"] } } };
     };
   };
   "/admin/webhooks": {

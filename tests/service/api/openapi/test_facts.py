@@ -30,6 +30,8 @@ MEANT: Mapping[str, str] = {
     r".* /admin/keys\b.*\.(expires|last_used)( .*)?: .*": "keys may expire, and tell their last use",
     r".* /admin/.*\bcalibration\.(chosen|n_factors)\b.*": "trainings choose the number of factors",
     r"(post|get|delete) /admin/.* 20\d .*\bphase: .*": "jobs tell what they do",
+    r"get /admin/schedules .*": "new route: what is due at set times",
+    r"(post|get|delete) /admin/.* 20\d .*\bschedule( \(\w+\))?: .*": "jobs tell which schedule has submitted them",
     r".* application/problem\+json\.job: .*": "trainings queue, and none is refused because of another one",
     r".* /admin/.*\bcalibration\.(trend|repeat)\b.*": "trainings weigh what is popular now, and what users have again",
     r".*\.(trend|again): .*": "scores tell what is popular now, and what users have again",

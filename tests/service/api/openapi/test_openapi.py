@@ -76,6 +76,7 @@ OPERATIONS = {
     "delete /admin/keys/{key}": "revoke_key",
     "post /admin/webhooks": "make_webhook",
     "get /admin/webhooks": "list_webhooks",
+    "get /admin/schedules": "list_schedules",
     "delete /admin/webhooks/{webhook}": "remove_webhook",
     "get /admin/jobs": "list_jobs",
     "get /admin/jobs/{job}": "get_job",
@@ -100,7 +101,7 @@ NOTHING_TO_BREAK = {
         "post /admin/models/{version}/activate",
     ),  # one, which may be any text
     *("get /admin/keys", "delete /admin/keys/{key}"),
-    *("get /admin/webhooks", "delete /admin/webhooks/{webhook}"),
+    *("get /admin/schedules", "get /admin/webhooks", "delete /admin/webhooks/{webhook}"),
     *("get /admin/exports", "get /admin/exports/{job}"),
 }
 EXAMPLES = 25  # per route and mode
@@ -138,6 +139,7 @@ def test_every_read_of_ratings_can_wait(document):
                 "get /admin/keys",
                 "get /admin/exports",
                 "get /admin/webhooks",
+                "get /admin/schedules",
             )
         ):
             assert "wait_for" in {parameter["name"] for parameter in operation["parameters"]}, name

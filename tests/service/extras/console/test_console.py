@@ -18,6 +18,7 @@ import pytest
 from gpu.algorithms import ALGORITHMS
 from service.api.door.rate_limit import N_FAILURES
 from service.cli.client import Client
+from service.extras.console.pages import when
 from tests import browser
 from tests.browser import Browser
 from tests.service.extras.console.visitor import ADMIN_KEY, Visitor
@@ -35,6 +36,7 @@ PAGES = (
     "jobs",
     "imports",
     "experiments",
+    "schedules",
     "access",
     "user?id=u3&without=i4",
     "item?id=i1",
@@ -45,6 +47,7 @@ TRAINING = {"algorithm": "esgd", "then": "forced", "param.n_factors": "4", "para
 # Tables that have to be scrolled; ids without a break are ours.
 SCROLLED = """Array.from(document.querySelectorAll('.wide, .cards'))
     .filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)"""
+YEARLY, LISTS = "0 3 1 1 * train esgd", f"30 5 1 1 * lists {HOSTILE}"
 N_POINTS = 7  # of the curves in a picture
 SMALL = {"algorithm": "esgd", "params": {"n_factors": 4, "n_epochs": 2}, "force": True}
 
@@ -54,6 +57,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     data = tmp_path_factory.mktemp("console") / "data"
     settings = {"admin_key": ADMIN_KEY, "data_sets": "films", "backend": "host", "retrain_share": 0}
     settings |= {"quota_items": 400, "quota_training_minutes": 90.5}
+    settings["schedules"] = f"{YEARLY}; {LISTS}"
     service = Service(data, fronts=1, trusted_proxies="127.0.0.0/8", **settings)
     service.rate(*[(one.user, one.item, liking(int(one.user[1:]), int(one.item[1:]))) for one in events(24, 30)])
     service.rate((HOSTILE, HOSTILE, 5.0), (HOSTILE, "i1", 1.0), ("u1", HOSTILE, 4.0), ("both", "both", 2.0))
@@ -519,6 +523,16 @@ def test_an_import_is_taken_back_after_it_was_counted(admin, api):
     assert ("undo_source", f"job {done}") in {
         (one["action"], one["object"]) for one in api.get("/admin/audit")["entries"]
     }
+
+
+def test_schedules_show_what_comes(admin, api):
+    shown = admin.open("schedules")
+    assert "<script>" not in shown.text
+    text, listed = text_of(shown), api.get("/admin/schedules")["schedules"]
+    assert [each["schedule"] for each in listed] == [YEARLY, LISTS]
+    for each in listed:
+        assert each["schedule"] in text
+        assert when(each["next_ms"] / 1000) in text
 
 
 def test_an_experiment_shows_its_rates(job, admin, api):

@@ -174,7 +174,7 @@ def test_an_alert_fires_when_its_condition_has_lasted() -> None:
 def test_a_failed_job_counts_until_a_later_one_succeeds() -> None:
     def job(name: str, state: Literal["failed", "succeeded"]) -> Job:
         nothing = None, None, None, None, None
-        return Job(name, "train", state, 0.0, None, {}, None, name, False, {}, None, [], *nothing, 0)
+        return Job(name, "train", state, 0.0, None, {}, None, name, False, {}, None, [], *nothing, 0, None)
 
     newest_first = [job("b", "failed"), job("a", "succeeded"), job("a", "failed"), job("b", "succeeded")]
     assert failed(newest_first) == newest_first[:1]

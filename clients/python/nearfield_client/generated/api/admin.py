@@ -36,6 +36,7 @@ from nearfield_client.generated.models import (
     Retrain,
     ScenarioBody,
     ScenarioList,
+    ScheduleList,
     SourceList,
     Stats,
     Webhook,
@@ -387,6 +388,12 @@ def list_exports(*, client: Session) -> ListFiles:
 @operation("GET", "/admin/exports/{job}")
 def get_export(job: str, *, client: Session) -> Any:
     """The lists of one job: user, rank, item and score, in Parquet."""
+    ...
+
+
+@operation("GET", "/admin/schedules")
+def list_schedules(*, client: Session) -> ScheduleList:
+    """The lines of the setting `schedules`: when each is due next, and what became of the last time."""
     ...
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cupy
 import numpy as np
@@ -87,7 +87,7 @@ def table_bytes(side: Extent, problem: AlsObjective, *, on_host: bool = False) -
     n_read, n_exact = side.n_rows if side.is_shared else len(side.lengths), 0 if on_host else len(side.lengths)
     halves = 0
     if is_fused(problem):
-        halves = 2 * arrays.n_half_columns(problem)
+        halves = 0 if side.in_waves else 2 * arrays.n_half_columns(problem)
     else:
         n_exact = n_read
     return n_exact * (4 * arrays.stride(problem) + 4 * problem.biases) + n_read * halves
@@ -198,7 +198,13 @@ def part(table: Table, rows: slice) -> Table:
 
 
 def place(
-    exchange: Exchange, bounds: NDArray[np.int64], problem: AlsObjective, *, is_shared: bool, on_host: bool = False
+    exchange: Exchange,
+    bounds: NDArray[np.int64],
+    problem: AlsObjective,
+    *,
+    is_shared: bool,
+    on_host: bool = False,
+    in_waves: bool = False,
 ) -> tuple[Table, Table | None]:
     """(zeros for the rows of this rank, what the other half reads of all rows).
 
@@ -209,6 +215,7 @@ def place(
         bounds: int64 (P + 1,), first row of each rank.
         is_shared: whether the other half reads the rows of all ranks. Else there is no second table.
         on_host: whether float32 rows stay on the host, from where solving loads them; see `can_load_rows`.
+        in_waves: whether float16 rows stay there too, from where the other half loads them in waves; not if shared.
 
     Raises:
         InvalidParams: several ranks, and rows are solved in blocks of factors.
@@ -224,10 +231,10 @@ def place(
     if not is_fused(problem):
         values = cupy.zeros((n_read, width(problem)), dtype=cupy.float32)
         return (Table(values[own], None), Table(values, None)) if is_shared else (Table(values, None), None)
-    make: Any = np if on_host else cupy
-    values, shape = make.zeros((n_own, width(problem)), dtype=np.float32), (n_read, arrays.n_half_columns(problem))
+    exact, rounded = ((np if is_there else cupy) for is_there in (on_host, in_waves))
+    values, shape = exact.zeros((n_own, width(problem)), dtype=np.float32), (n_read, arrays.n_half_columns(problem))
     if not is_shared:
-        return Table(values, cupy.zeros(shape, dtype=cupy.float16)), None
+        return Table(values, rounded.zeros(shape, dtype=np.float16)), None
     halves, peers = shared_zeros(shape, cupy.float16, exchange)
     whole = Table(None, halves)
     if 0 < len(peers) <= fused.MOST_PEERS:
@@ -254,7 +261,8 @@ def fill(table: Table, own: NDArray[np.float32], problem: AlsObjective) -> None:
         rows = to_device(own[piece])
         table.values[piece] = own[piece] if type(table.values) is np.ndarray else rows
         if table.halves is not None:
-            table.halves[piece] = arrays.halves_of(rows, problem)
+            halves = arrays.halves_of(rows, problem)
+            table.halves[piece] = halves.get() if type(table.halves) is np.ndarray else halves
 
 
 def gather(exchange: Exchange, whole: Table, bounds: NDArray[np.int64], *, is_stored: bool = False) -> None:

@@ -28,9 +28,9 @@ class Table:
     """Parameters of one side: of the rows that a rank solves, or what kernels read of all rows.
 
     Attributes:
-        values: float32 (rows, D); an array of NumPy if they stay on the host. If rows are improved in n blocks of W
-            factors: (rows, n W), factors padded with zeros. None in a table of all rows of several ranks, if kernels
-            read `halves`.
+        values: float32 (rows, D); an array of NumPy if they stay on the host, as with `halves`. If rows are improved in
+            n blocks of W factors: (rows, n W), factors padded with zeros. None in a table of all rows of several ranks,
+            if kernels read `halves`.
         halves: float16 (rows, LD), read by tensor cores and updated by the solving kernels; None if no kernel reads it.
             Columns: F factors; with biases 1, the bias rounded to float16 and its remainder; zeros up to a multiple of
             8. In blocks: (n, rows, W).
@@ -50,9 +50,13 @@ class Table:
     def part(self, rows: slice) -> Table:
         """Consecutive rows, not copied; not of a table in blocks."""
         halves = None if self.halves is None else self.halves[rows]
-        offset = 0 if halves is None else halves.data.ptr - self.halves.data.ptr
+        offset = 0 if halves is None or not self.peers else halves.data.ptr - self.halves.data.ptr
         values = None if self.values is None else self.values[rows]
         return Table(values, halves, peers=tuple(peer + offset for peer in self.peers))
+
+    def of_host(self, rows: slice) -> list[NDArray[Any]]:
+        """What solving these rows loads from the host, and changes: `values`, then `halves`, if they are there."""
+        return [array[rows] for array in (self.values, self.halves) if type(array) is np.ndarray]
 
 
 @dataclass

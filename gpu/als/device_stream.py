@@ -29,7 +29,7 @@ from gpu.data.views import part_of
 
 __all__ = ["Feed"]  # a primitive that another module has
 
-N_OF_SIDE, N_ARRAYS = 5, 7  # arrays of a batch: those of its side; also sums of parts, and parameters
+N_OF_SIDE, N_ARRAYS = 5, 8  # arrays of a batch: those of its side; also sums of parts, and parameters
 
 
 class Batch(NamedTuple):
@@ -116,7 +116,7 @@ def prepare(
     Args:
         bounds: int64 (q + 1,).
         feed: of the training.
-        table: of the rows; loads its float32 rows too, if they are on the host.
+        table: of the rows; loads those that are on the host, too.
         rows, n_columns, problem, n_rated: as in `gpu.als.device.prepare`.
 
     Raises:
@@ -130,7 +130,7 @@ def prepare(
         work = als.planned(part, n_columns, problem)
         tables = work.plan.items.view(np.uint8), work.plan.splits.view(np.uint8), np.flatnonzero(part.lengths == 0)
         own_sums = work.slots_bytes if als.is_fused(problem) else 0
-        rows_of_table = (table.values[span],) if type(table.values) is np.ndarray else ()
+        rows_of_table = table.of_host(span)
         parcel = Parcel((part.items, part.values, *tables, *rows_of_table), own_sums, len(rows_of_table))
         batches.append(Batch(feed.add(parcel), span, work))
     sums = None
@@ -145,10 +145,11 @@ def solve(stream: Stream, solved: Table, fixed: Table, problem: AlsObjective) ->
         als.solve(side, loaded_part(solved, rows, values), fixed, problem)
 
 
-def loaded_part(table: Table, rows: slice, values: list[Any]) -> Table:
-    """Consecutive rows of a table; `values`: its float32 rows, if they were loaded from the host."""
-    part = als.part(table, rows)
-    return replace(part, values=values[0].reshape(part.values.shape)) if values else part
+def loaded_part(table: Table, rows: slice, loaded: list[Any]) -> Table:
+    """Consecutive rows of a table; `loaded`: its float32 rows, and float16 ones, if they were loaded from the host."""
+    part, names = als.part(table, rows), ("values", "halves")[: len(loaded)]
+    arrays = zip(names, loaded, strict=True)
+    return replace(part, **{name: array.reshape(getattr(part, name).shape) for name, array in arrays})
 
 
 def errors(

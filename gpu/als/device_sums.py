@@ -8,6 +8,7 @@ added up (kernels/als_slots.cu), and then those of all ranks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import cupy
@@ -34,27 +35,40 @@ from gpu.data.ratings import Rows
 from gpu.data.views import within_columns
 
 NAME, THREADS = "als_slots", 256
-N_OF_SIDE, N_ARRAYS = 5, 6  # arrays of a batch: those of its side; and the rows in several parts
+N_OF_SIDE, N_ARRAYS = 5, 6  # arrays of a wave: those of its side; and the rows in several parts
+N_FROM_HOST = 3  # rows that may come with them: float16 ones of the fixed side, and both forms of those to solve
 
 run = Launcher(NAME, {})
 
 
-class Batch(NamedTuple):
-    """Ratings of a batch.
+class Wave(NamedTuple):
+    """Ratings of a batch over some of the fixed rows.
 
     Attributes:
-        arrays: on the device: columns and values of the ratings, items, splits of the rows that this rank solves,
-            places of rows without ratings, and rows in several parts. None if they are loaded.
+        columns: these rows, from the first of this rank on.
+        arrays: on the device: columns and values of the ratings, items, splits of the rows that this rank solves (in
+            the last wave), places of rows without ratings, and rows in several parts. None if they are loaded.
         number: of their parcel, if they are loaded.
-        n_rows: rows.
         n_slots: slots of their parts.
+    """
+
+    columns: slice
+    arrays: list[Any] | None
+    number: int
+    n_slots: int
+
+
+class Batch(NamedTuple):
+    """A batch of rows.
+
+    Attributes:
+        waves: their ratings; one wave if all fixed rows of this rank are on the device.
+        n_rows: rows.
         own: those that this rank solves, by their place in its table.
     """
 
-    arrays: list[Any] | None
-    number: int
+    waves: list[Wave]
     n_rows: int
-    n_slots: int
     own: slice
 
 
@@ -66,7 +80,8 @@ class Sums(NamedTuple):
         feed: loads them; None: all are on the device.
         ridges: float64, ρ of the rows that this rank solves, on the host.
         n_rated: number of rows of the whole fixed side that have ratings.
-        slots: float32 (slots, numbers of a slot), for the sums of the largest batch.
+        slots: float32 (slots, numbers of a slot), for the sums of the largest batch or wave.
+        totals: the same for the sums over several waves; None if there is one.
         path: the kernels.
     """
 
@@ -75,22 +90,31 @@ class Sums(NamedTuple):
     ridges: NDArray[np.float64]
     n_rated: int
     slots: Any
+    totals: Any
     path: TensorPath
 
 
 class Loaded(NamedTuple):
-    """A batch on the device: its ratings, items and splits as a side, and what it is part of.
+    """A wave of a batch on the device: its ratings, items and splits as a side, and what it is part of.
 
     Attributes:
         joined: int32 (3 m,), the rows in several parts; see `gpu.als.device_plan.Summed`.
-        values: float32 rows that this rank solves, if they were loaded from the host.
+        fixed: float16 rows of the wave, if they were loaded from the host.
+        own: rows that this rank solves, if they were loaded from the host, in the last wave.
     """
 
     side: Side
     joined: Any
+    fixed: Any | None
+    own: list[Any]
+    wave: Wave
     batch: Batch
     sums: Sums
-    values: list[Any]
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no more wave of the batch follows."""
+        return self.wave is self.batch.waves[-1]
 
 
 def is_available() -> bool:
@@ -107,6 +131,11 @@ def compile_once(problem: AlsObjective) -> None:
     if wide.fits(problem):
         wanted.append((wide.NAME, wide.defines(problem), wide.ARCHITECTURE))
     kernels.compile_once(wanted)
+
+
+def fixed_bytes(problem: AlsObjective) -> int:
+    """Bytes of a fixed row in the form that is read."""
+    return 2 * sides.n_half_columns(problem)
 
 
 def most_rows(problem: AlsObjective) -> int:
@@ -133,7 +162,7 @@ def batch_bytes(n_ratings: NDArray[np.int64], n_rows: NDArray[np.int64], n_own: 
     """
     more = n_ratings // plan.LONG
     of_rows = (work.ITEM.itemsize + 16) * (n_rows + more) + 12 * more
-    return 8 * n_ratings + of_rows + (work.SPLIT.itemsize + 24) * n_own + N_ARRAYS * ALIGNMENT
+    return 8 * n_ratings + of_rows + (work.SPLIT.itemsize + 24) * n_own + (N_ARRAYS + N_FROM_HOST) * ALIGNMENT
 
 
 def prepare(
@@ -144,7 +173,8 @@ def prepare(
     problem: AlsObjective,
     n_rated: int,
     feed: Feed | None,
-    table: Table,
+    tables: tuple[Table, Table],
+    waves: NDArray[np.int64] | None = None,
 ) -> Sums:
     """Ratings to add up over the fixed rows `columns`.
 
@@ -156,7 +186,8 @@ def prepare(
         problem: the objective.
         n_rated: number of rows of the whole fixed side that have ratings.
         feed: if the ratings of each batch are to be loaded again in every half; None: they stay on the device.
-        table: of the rows that this rank solves; loads its float32 rows too, if they are on the host.
+        tables: of the rows that this rank solves, and of the fixed ones; loads those that are on the host, too.
+        waves: int64 (w + 1,), bounds of waves of `columns`, from 0. Default: one.
 
     Raises:
         InvalidParams: only rows solved whole on tensor cores can be added up.
@@ -167,70 +198,95 @@ def prepare(
         )
     path, weights = als.tensor_path_of(problem), plan.weights(rows, problem)
     n_blocks, found = path.n_resident(problem), list[Batch]()
+    solved, fixed = tables
+    edges = np.array([0, columns.stop - columns.start]) if waves is None else waves
     for batch in batches:
-        part = within_columns(rows.at(batch.numbers), columns)
-        items, joined = plan.summed(part, batch.numbers, rows.lengths, weights, n_blocks)
-        missing, n_slots = np.flatnonzero(part.lengths == 0), len(batch.numbers) + int(joined[2].sum())
         places = np.arange(batch.own.start, batch.own.stop)
         mine, splits = own.start + places, np.zeros(len(places), dtype=work.SPLIT)
         splits["row"] = splits["first_slot"] = places - batch.own.start
         splits["n_slots"] = 1
         splits["total"], splits["weight"] = rows.lengths[mine], weights[mine]
-        arrays = part.items, part.values, items.view(np.uint8), splits.view(np.uint8), missing, joined.ravel()
-        held = [to_device(array) for array in arrays] if feed is None else None
-        rows_of_table = (table.values[batch.own],) if type(table.values) is np.ndarray else ()
-        number = 0 if feed is None else feed.add(Parcel((*arrays, *rows_of_table), 0, len(rows_of_table)))
-        found.append(Batch(held, number, len(batch.numbers), n_slots, batch.own))
-    ridges = problem.ridges(rows.lengths[own], n_rated)
-    shape = max(batch.n_slots for batch in found), path.slot_bytes(problem) // 4
-    return Sums(found, feed, ridges, n_rated, cupy.empty(shape, dtype=cupy.float32), path)
+        in_waves, given = list[Wave](), rows.at(batch.numbers)
+        for first, last in pairwise(edges.tolist()):
+            part = within_columns(given, slice(columns.start + first, columns.start + last))
+            items, joined = plan.summed(part, batch.numbers, rows.lengths, weights, n_blocks)
+            missing, n_slots = np.flatnonzero(part.lengths == 0), len(batch.numbers) + int(joined[2].sum())
+            to_solve = splits if last == edges[-1] else splits[:0]
+            arrays = part.items, part.values, items.view(np.uint8), to_solve.view(np.uint8), missing, joined.ravel()
+            held, number = None, 0
+            if feed is None:
+                held = [to_device(array) for array in arrays]
+            else:
+                rounded = [fixed.halves[first:last]] if type(fixed.halves) is np.ndarray else []
+                changed = solved.of_host(batch.own) if last == edges[-1] else []
+                number = feed.add(Parcel((*arrays, *rounded, *changed), 0, len(changed), bool(rounded)))
+            in_waves.append(Wave(slice(first, last), held, number, n_slots))
+        found.append(Batch(in_waves, len(batch.numbers), batch.own))
+    ridges, width = problem.ridges(rows.lengths[own], n_rated), path.slot_bytes(problem) // 4
+    slots = cupy.empty((max(wave.n_slots for batch in found for wave in batch.waves), width), dtype=cupy.float32)
+    n_totals = max(batch.n_rows for batch in found) if len(edges) > 2 else 0
+    totals = cupy.empty((n_totals, width), dtype=cupy.float32)
+    return Sums(found, feed, ridges, n_rated, slots, totals, path)
 
 
 def loaded(sums: Sums, batches: Sequence[SumBatch]) -> Iterator[tuple[SumBatch, Loaded]]:
-    """Each batch on the device; the caller launches its work before it asks for the next one."""
+    """Each batch on the device, wave by wave; the caller launches its work before it asks for the next one."""
     for batch, here in zip(batches, sums.batches, strict=True):
-        for side, joined, values in _side_of(sums, here, is_changed=True):
-            yield batch, Loaded(side, joined, here, sums, values)
+        for wave in here.waves:
+            for one in _on_device(sums, here, wave, is_changed=True):
+                yield batch, one
 
 
-def _side_of(sums: Sums, batch: Batch, *, is_changed: bool = False) -> Iterator[tuple[Side, Any, list[Any]]]:
-    """The batch as a side, its rows in several parts, and those that were loaded, once.
-
-    `is_changed`: the caller changes the last ones.
-    """
+def _on_device(sums: Sums, batch: Batch, wave: Wave, *, is_changed: bool = False) -> Iterator[Loaded]:
+    """The wave, once; `is_changed`: the caller changes the rows that this rank solves."""
     nothing = plan.Plan(np.zeros(0, work.ITEM), np.zeros(0, work.SPLIT), 0, 0)
-    if batch.arrays is not None:
-        arrays = batch.arrays
-        yield sides.loaded_side(arrays[:N_OF_SIDE], nothing, [], sums.n_rated, sums.slots), arrays[N_OF_SIDE], []
-    elif sums.feed is not None:
-        arrays, _ = sums.feed.take(batch.number)
-        side = sides.loaded_side(arrays[:N_OF_SIDE], nothing, [], sums.n_rated, sums.slots)
-        yield side, arrays[N_OF_SIDE], arrays[N_ARRAYS:]
-        sums.feed.release(batch.number, is_changed=is_changed and len(arrays) > N_ARRAYS)
+    arrays = sums.feed.take(wave.number)[0] if wave.arrays is None and sums.feed is not None else wave.arrays or []
+    side, rows = sides.loaded_side(arrays[:N_OF_SIDE], nothing, [], sums.n_rated, sums.slots), arrays[N_ARRAYS:]
+    fixed = rows.pop(0) if rows and rows[0].dtype == cupy.float16 else None
+    yield Loaded(side, arrays[N_OF_SIDE], fixed, rows, wave, batch, sums)
+    if wave.arrays is None and sums.feed is not None:
+        sums.feed.release(wave.number, is_changed=is_changed and bool(rows))
 
 
-def gram_to_add(part: Table, problem: AlsObjective) -> Any:
+def gram_to_add(sums: Sums, part: Table, problem: AlsObjective) -> Any:
     """VᵀV, float32 (F, F), of some rows of the fixed side; None for explicit problems."""
-    return sides.gram_of_halves(part.halves, problem.n_factors) if problem.is_implicit else None
+    if not problem.is_implicit:
+        return None
+    if type(part.halves) is not np.ndarray or sums.feed is None:
+        return sides.gram_of_halves(part.halves, problem.n_factors)
+    sums.feed.wait()  # until all that was solved is there
+    total = cupy.zeros((problem.n_factors,) * 2, dtype=cupy.float32)
+    for _, rows in sides.on_device(part.halves):
+        total += sides.gram_of_halves(rows, problem.n_factors)
+    return total
 
 
 def add_up(batch: Loaded, part: Table, problem: AlsObjective) -> Any:
-    """A and b of the rows of a batch over the fixed rows `part`: float32 (n, numbers of a slot)."""
-    side, path, slots = batch.side, batch.sums.path, batch.sums.slots[: batch.batch.n_slots]
+    """A and b of the rows of a batch over the fixed rows `part` up to this wave: float32 (n, numbers of a slot)."""
+    side, path, slots = batch.side, batch.sums.path, batch.sums.slots[: batch.wave.n_slots]
     slots[side.empty] = 0
-    half = fused.pointers(columns=side.columns, values=side.values, fixed=part.halves, parts=slots)
+    fixed = part.halves if batch.fixed is None else batch.fixed
+    half = fused.pointers(columns=side.columns, values=side.values, fixed=fixed, parts=slots)
     n_items, constants = side.items.size // work.ITEM.itemsize, plan.solver_of(problem, side.n_rated)
     path.form(side.items, n_items, n_items, half, constants, path.defines(problem))
     width, n_joined = slots.shape[1], len(batch.joined) // 3
     if n_joined:
         rows, firsts, counts = (batch.joined[k * n_joined : (k + 1) * n_joined] for k in range(3))
         run("add_parts", (-(-width // THREADS), n_joined), THREADS, slots, rows, firsts, counts, np.int32(width))
-    return slots[: batch.batch.n_rows]
+    sums = slots[: batch.batch.n_rows]
+    if len(batch.batch.waves) == 1:
+        return sums
+    totals = batch.sums.totals[: batch.batch.n_rows]
+    if batch.wave is batch.batch.waves[0]:
+        totals[...] = sums
+    else:
+        totals += sums
+    return totals
 
 
 def solve(batch: Loaded, totals: Any, gram: Any, table: Table, problem: AlsObjective) -> None:
     """Solve the rows of this rank in a batch, in place in `table`; `totals` begins with their A and b of all ranks."""
-    path, side, table = batch.sums.path, batch.side, loaded_part(table, batch.batch.own, batch.values)
+    path, side, table = batch.sums.path, batch.side, loaded_part(table, batch.batch.own, batch.own)
     packed = (None, None) if gram is None else fused.packed(gram, fused.defines(problem))
     half = fused.pointers(
         table.peers, gram=packed[0], gram_unit=packed[1], solved=table.values, table=table.halves, parts=totals
@@ -246,9 +302,11 @@ def errors(
     """As `gpu.als.device.errors`, of consecutive rows `table`, from row `first` on, over the fixed rows `part`."""
     squares, loss = 0.0, losses.of_unrated(table, part) if problem.is_implicit else 0.0
     for batch in sums.batches:
-        for side, _, _ in _side_of(sums, batch):
-            found = losses.errors(side, table, part, problem, scale, first_row=first)
-            squares, loss = squares + found[0], loss + found[1]
+        for wave in batch.waves:
+            fixed = als.part(part, wave.columns)
+            for one in _on_device(sums, batch, wave):
+                found = losses.errors(one.side, table, fixed, problem, scale, first_row=first)
+                squares, loss = squares + found[0], loss + found[1]
     return squares, loss
 
 

@@ -68,6 +68,8 @@ class Side(NamedTuple):
             from its first; in mode reduce only q counts, as a batch has an equal share of the rows of every rank.
             None: all ratings stay in memory.
         on_host: whether float32 parameters stay in host memory too; only with batches.
+        waves: if not all rows of the other side that this rank owns fit into memory, and this half has the mode
+            "reduce": int64 (w + 1,), bounds of the rows that are there together, from the first that it owns.
     """
 
     rows: Rows
@@ -75,6 +77,7 @@ class Side(NamedTuple):
     n_rated: int
     batches: NDArray[np.int64] | None = None
     on_host: bool = False
+    waves: NDArray[np.int64] | None = None
 
 
 class Half:
@@ -97,18 +100,24 @@ class Half:
         feed: stream.Feed,
         *,
         is_shared: bool,
+        in_waves: bool,
     ) -> None:
         """Place the rows.
 
         Args:
             feed: loads batches, if there are any; shared with the other half.
             is_shared: whether the other half reads the rows of all ranks.
+            in_waves: whether it loads them in waves.
         """
         self._problem, self._exchange, self._twin, self._feed = problem, exchange, backend.twin, feed
-        self.bounds, self.own = bounds, own_of(bounds, exchange)
-        kept = {"is_shared": is_shared, "on_host": side.on_host}
+        self.bounds, self.own, self._side = bounds, own_of(bounds, exchange), side
+        kept = {"is_shared": is_shared, "on_host": side.on_host, "in_waves": in_waves}
         self.table, self.whole = self._twin(als.place)(exchange, bounds, problem, **kept)
         self.load(side.start(self.own))
+
+    def prepare(self, fixed: Half) -> None:
+        """Place the ratings; both halves have their rows."""
+        raise NotImplementedError
 
     def load(self, own: NDArray[np.float32]) -> None:
         """Replace the parameters of this rank's rows; all ranks must call it."""
@@ -157,12 +166,15 @@ def halves_of(
     modes, shares = division
     bounds = bounds_of(users.rows, shares), bounds_of(items.rows, shares)
     found: list[Half] = []
-    for side, (own, other), mode, other_mode in (
-        (users, bounds, modes.users, modes.items),
-        (items, bounds[::-1], modes.items, modes.users),
+    for side, own, mode, other, other_mode in (
+        (users, bounds[0], modes.users, items, modes.items),
+        (items, bounds[1], modes.items, users, modes.users),
     ):
         kind = GatherHalf if mode == "gather" else ReduceHalf
-        found.append(kind(side, own, other, *common, feed, is_shared=other_mode == "gather"))
+        is_shared, in_waves = other_mode == "gather", other.waves is not None
+        found.append(kind(side, own, *common, feed, is_shared=is_shared, in_waves=in_waves))
+    for half, fixed in (found, found[::-1]):
+        half.prepare(fixed)
     return found[0], found[1]
 
 
@@ -179,34 +191,17 @@ def own_of(bounds: NDArray[np.int64], exchange: Exchange) -> slice:
 class GatherHalf(Half):
     """A half in mode "gather"."""
 
-    def __init__(
-        self,
-        side: Side,
-        bounds: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        problem: AlsObjective,
-        backend: Backend,
-        exchange: Exchange,
-        feed: stream.Feed,
-        *,
-        is_shared: bool,
-    ) -> None:
-        """Prepare.
-
-        Args:
-            columns: int64 (P + 1,), bounds of the rows of the fixed side that each rank owns.
-            feed: loads batches, if there are any; shared with the other half.
-        """
-        super().__init__(side, bounds, problem, backend, exchange, feed, is_shared=is_shared)
+    def prepare(self, fixed: Half) -> None:
+        """The ratings of this rank's rows."""
+        side, twin = self._side, self._twin
         rows, _ = part_of(side.rows, self.own)
-        given = rows, int(columns[-1]), problem, side.n_rated
-        twin = backend.twin
+        given = rows, int(fixed.bounds[-1]), self._problem, side.n_rated
         if side.batches is None:
             whole = twin(als.prepare)(*given)
             self._solve, self._errors = partial(twin(als.solve), whole), partial(twin(als.errors), whole)
             self._penalty = partial(twin(als.penalty), whole)
         else:
-            some = twin(stream.prepare)(*given, side.batches, feed, self.table)
+            some = twin(stream.prepare)(*given, side.batches, self._feed, self.table)
             self._solve, self._errors = partial(twin(stream.solve), some), partial(twin(stream.errors), some)
             self._penalty = partial(twin(stream.penalty), some)
 
@@ -236,39 +231,30 @@ class ReduceHalf(Half):
     """A half in mode "reduce".
 
     If sums of all rows do not fit into memory, or not the ratings, rows are solved in batches that follow each other.
+    If the fixed rows do not fit, the sums of a batch are made in waves ([001] Alg. 3, line 9: more parts than GPUs).
     """
 
-    def __init__(
-        self,
-        side: Side,
-        bounds: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        problem: AlsObjective,
-        backend: Backend,
-        exchange: Exchange,
-        feed: stream.Feed,
-        *,
-        is_shared: bool,
-    ) -> None:
-        """Arguments as in `GatherHalf`."""
-        super().__init__(side, bounds, problem, backend, exchange, feed, is_shared=is_shared)
+    def prepare(self, fixed: Half) -> None:
+        """The ratings of all rows over the fixed rows that this rank owns."""
+        side, exchange = self._side, self._exchange
         if side.batches is None:
-            q = most(exchange, fewest(bounds, self._twin(sums.most_rows)(problem)))
+            q = most(exchange, fewest(self.bounds, self._twin(sums.most_rows)(self._problem)))
         else:
             q = len(side.batches) - 1
-        self.batches = sum_batches(bounds, q, exchange.rank)
-        given = side.rows, own_of(columns, exchange), self.own, self.batches
-        self.side = self._twin(sums.prepare)(
-            *given, problem, side.n_rated, None if side.batches is None else feed, self.table
-        )
+        self.batches = sum_batches(self.bounds, q, exchange.rank)
+        feed, tables = None if side.batches is None else self._feed, (self.table, fixed.table)
+        given = side.rows, fixed.own, self.own, self.batches, self._problem, side.n_rated
+        self.side = self._twin(sums.prepare)(*given, feed, tables, side.waves)
 
     def solve(self, fixed: Half, problem: AlsObjective) -> None:
         """Add up over the fixed rows of this rank, then over ranks; solve, and exchange."""
-        gram = self._twin(sums.gram_to_add)(fixed.table, self._problem)
+        gram = self._twin(sums.gram_to_add)(self.side, fixed.table, self._problem)
         if gram is not None:
             self._exchange.reduce(gram)
         for batch, loaded in self._twin(sums.loaded)(self.side, self.batches):
             totals = self._twin(sums.add_up)(loaded, fixed.table, self._problem)
+            if not loaded.is_last:
+                continue  # more waves of this batch
             self._exchange.reduce_scatter(totals, batch.bounds)
             mine = totals[batch.bounds[self._exchange.rank] :]
             self._twin(sums.solve)(loaded, mine, gram, self.table, problem)

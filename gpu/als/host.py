@@ -94,16 +94,22 @@ def fetch(table: Table) -> Table:
 
 
 def place(
-    exchange: Exchange, bounds: NDArray[np.int64], problem: AlsObjective, *, is_shared: bool, on_host: bool = False
+    exchange: Exchange,
+    bounds: NDArray[np.int64],
+    problem: AlsObjective,
+    *,
+    is_shared: bool,
+    on_host: bool = False,
+    in_waves: bool = False,
 ) -> tuple[Table, Table | None]:
     """(zeros for the rows of this rank, what the other half reads of all rows).
 
     Args:
         bounds: int64 (P + 1,), first row of each rank.
         is_shared: whether the other half reads the rows of all ranks. Else there is no second table.
-        on_host: not used: see the twin.
+        on_host, in_waves: not used: see the twin.
     """
-    del on_host
+    del on_host, in_waves
     first, last = bounds[exchange.rank : exchange.rank + 2].tolist()
     if not is_shared:
         return np.zeros((last - first, width(problem)), dtype=np.float32), None

@@ -36,23 +36,35 @@ class Sums(NamedTuple):
         columns: the fixed rows of this rank.
         own: the rows that this rank solves.
         n_rated: number of rows of the whole fixed side that have ratings.
-        waves: of `columns`.
-        parts: the ratings of each batch, wave by wave. None: they are read again from `rows`, batch by batch.
+        width: D.
+        waves: of `columns`, from the first on.
+        parts: the ratings of each batch, wave by wave. None: they are read again from `rows`, wave by wave.
     """
 
     rows: Rows
     columns: slice
     own: slice
     n_rated: int
+    width: int
     waves: list[slice]
     parts: list[list[Rows]] | None
 
 
 class Loaded(NamedTuple):
-    """A batch: its ratings wave by wave, and what solving its rows needs."""
+    """The ratings of a batch over the fixed rows of one wave, and what solving its rows needs.
+
+    Attributes:
+        rows: the ratings.
+        wave: fixed rows, from the first of this rank on.
+        found: float64 (n, D + 1, D), A and b of the rows over the waves up to this one, b last.
+        is_last: whether no more wave follows.
+    """
 
     batch: SumBatch
-    parts: Sequence[Rows]
+    rows: Rows
+    wave: slice
+    found: NDArray[np.float64]
+    is_last: bool
     sums: Sums
 
 
@@ -64,6 +76,11 @@ def is_available() -> bool:
 def compile_once(problem: AlsObjective) -> None:
     """Do nothing: Numba's cache has all kernels."""
     del problem
+
+
+def fixed_bytes(problem: AlsObjective) -> int:
+    """Bytes of a fixed row in the form that is read."""
+    return 4 * als.padded(problem)
 
 
 def most_rows(problem: AlsObjective) -> int:
@@ -101,7 +118,8 @@ def prepare(
     problem: AlsObjective,
     n_rated: int,
     feed: Any,
-    table: Table,
+    tables: tuple[Table, Table],
+    waves: NDArray[np.int64] | None = None,
 ) -> Sums:
     """Ratings to add up over the fixed rows `columns`.
 
@@ -113,12 +131,16 @@ def prepare(
         problem: the objective.
         n_rated: number of rows of the whole fixed side that have ratings.
         feed: if the ratings of each batch are to be read again in every half; None: they stay in memory.
-        table: not used: see the twin.
+        tables: not used: see the twin.
+        waves: int64 (w + 1,), bounds of waves of `columns`, from 0. Default: of at most `WAVE_BYTES` each.
     """
-    del table
-    n_waves = max(1, -(-4 * als.padded(problem) * (columns.stop - columns.start) // WAVE_BYTES))
-    edges = columns.start + np.arange(n_waves + 1) * (columns.stop - columns.start) // n_waves
-    sums = Sums(rows, columns, own, n_rated, [slice(*ends) for ends in pairwise(edges.tolist())], None)
+    del tables
+    if waves is None:
+        n_fixed = columns.stop - columns.start
+        n_waves = max(1, -(-fixed_bytes(problem) * n_fixed // WAVE_BYTES))
+        waves = np.arange(n_waves + 1) * n_fixed // n_waves
+    of_waves = [slice(*ends) for ends in pairwise(waves.tolist())]
+    sums = Sums(rows, columns, own, n_rated, width(problem), of_waves, None)
     if feed is not None:
         return sums
     return sums._replace(parts=[list(_read(sums, batch.numbers)) for batch in batches])
@@ -126,30 +148,30 @@ def prepare(
 
 def _read(sums: Sums, numbers: NDArray[np.int64]) -> Iterator[Rows]:
     """The rows `numbers` over the columns of each wave."""
+    first = sums.columns.start
     for wave in sums.waves:
-        yield within_columns(sums.rows.at(numbers), wave)
+        yield within_columns(sums.rows.at(numbers), slice(first + wave.start, first + wave.stop))
 
 
 def loaded(sums: Sums, batches: Sequence[SumBatch]) -> Iterator[tuple[SumBatch, Loaded]]:
-    """Each batch with its ratings."""
+    """Each batch with its ratings, wave by wave."""
     for n, batch in enumerate(batches):
-        parts = list(_read(sums, batch.numbers)) if sums.parts is None else sums.parts[n]
-        yield batch, Loaded(batch, parts, sums)
+        parts = _read(sums, batch.numbers) if sums.parts is None else sums.parts[n]
+        found = np.zeros((len(batch.numbers), sums.width + 1, sums.width))
+        for wave, rows in zip(sums.waves, parts, strict=True):
+            yield batch, Loaded(batch, rows, wave, found, wave == sums.waves[-1], sums)
 
 
-def gram_to_add(part: Table, problem: AlsObjective) -> NDArray[np.float64] | None:
+def gram_to_add(sums: Sums, part: Table, problem: AlsObjective) -> NDArray[np.float64] | None:
     """VᵀV (D, D) of some rows of the fixed side; None for explicit problems."""
+    del sums
     return als.gram_of(np.ascontiguousarray(part)) if problem.is_implicit else None
 
 
 def add_up(batch: Loaded, part: Table, problem: AlsObjective) -> NDArray[np.float64]:
-    """A and b of the rows of a batch over the fixed rows `part`: float64 (n, D + 1, D), b last."""
-    found = np.zeros((len(batch.batch.numbers), width(problem) + 1, width(problem)))
-    first = batch.sums.columns.start
-    for rows, wave in zip(batch.parts, batch.sums.waves, strict=True):
-        system = als.system_of(part[wave.start - first : wave.stop - first], problem, has_gram=False)
-        _add_rows(rows, system, found)
-    return found
+    """A and b of the rows of a batch over the fixed rows `part` up to this wave: float64 (n, D + 1, D), b last."""
+    _add_rows(batch.rows, als.system_of(part[batch.wave], problem, has_gram=False), batch.found)
+    return batch.found
 
 
 def solve(

@@ -58,11 +58,13 @@ class Extent(NamedTuple):
         n_rows: of the side.
         lengths: int64 (n,), ratings of each row that the rank solves.
         is_shared: whether the rank has what solving the other side reads of all rows, or of its own alone.
+        in_waves: whether what solving the other side reads lies in host memory, not of a shared side.
     """
 
     n_rows: int
     lengths: NDArray[np.int64]
     is_shared: bool
+    in_waves: bool = False
 
 
 def problem_of(ratings: Ratings, params: AlsParams | AlsImplicitParams, calibration: Calibration) -> AlsObjective:

@@ -25,7 +25,8 @@ from gpu.als.planner_costs import (
     Shape,
     start_seconds,
 )
-from gpu.als.planner_layout import PLACEMENTS, Layout, Placement, batches, shares_of
+from gpu.als.planner_layout import PLACEMENTS, WAVES, Layout, Placement, batches, shares_of
+from gpu.als.sum_batches import WAVE_SHARE
 from gpu.base.errors import InvalidInput, NotEnoughMemory
 
 MODES: tuple[Mode, ...] = ("gather", "reduce")
@@ -61,11 +62,11 @@ class Plan:
     Attributes:
         gpus: positions of the GPUs that train, in the order of the caller; others are left out.
         shares: part of all rows and ratings that each of them owns; they add up to 1.
-        placement: what lies in the memory of GPUs: everything, all but ratings, or all but ratings and float32 rows.
+        placement: see `gpu.als.planner_layout.PLACEMENTS`.
         items, users: the two halves of an epoch, in their order.
         host_bytes: bytes of host memory that all ranks take together: the ratings in both orders, which may be mapped
-            files; copies by solved row of those that are added up in batches; streamed float32 rows; and the model,
-            twice, as rank 0 has it at the end.
+            files; copies by solved row of those that are added up in batches; streamed rows; and the model, twice, as
+            rank 0 has it at the end.
         one_gpu_ms: milliseconds of an epoch on one GPU, None if the training does not fit there.
         start_seconds: seconds that the start takes longer than on one GPU.
         reason: why this plan, in one sentence.
@@ -169,18 +170,23 @@ def _choices(shape: Shape, gpus: Sequence[Gpu]) -> list[tuple[int, ...]]:
 
 
 def _fastest(shape: Shape, gpus: Sequence[Gpu], chosen: tuple[int, ...], links: Links) -> Plan | None:
-    """The plan with the fastest epoch that uses all of the `chosen` GPUs; None if none fits."""
+    """The plan with the fastest epoch that uses all of `chosen`, in waves if no other fits; None if none does."""
     used = [gpus[at] for at in chosen]
     plans = (_plan(layout, used, links) for layout in _layouts(shape, used))
-    best = min((one for one in plans if one), key=lambda one: one.ms, default=None)
+    best = min((one for one in plans if one), key=lambda one: (one.placement == WAVES, one.ms), default=None)
     return None if best is None else replace(best, gpus=chosen)
 
 
 def _layouts(shape: Shape, gpus: Sequence[Gpu]) -> Iterator[Layout]:
-    modes = MODES if len(gpus) > 1 else MODES[:1]
-    limit = min(gpu.memory_bytes for gpu in gpus) // SLOTS_SHARE
-    for placement, items, users in product(PLACEMENTS, modes, modes):
-        yield Layout(shape, len(gpus), items, users, placement, limit)
+    smallest = min(gpu.memory_bytes for gpu in gpus)
+    limits = smallest // SLOTS_SHARE, smallest // (2 * WAVE_SHARE)
+    in_waves: tuple[Mode, Mode] = ("reduce", "gather") if shape.n_users >= shape.n_items else ("gather", "reduce")
+    for placement, items, users in product(PLACEMENTS, MODES, MODES):
+        is_possible = placement != WAVES or (items, users) != ("gather", "gather")
+        if len(gpus) == 1:  # see `gpu.als.division.waves_of`
+            is_possible = (items, users) == (in_waves if placement == WAVES else ("gather", "gather"))
+        if is_possible:
+            yield Layout(shape, len(gpus), items, users, placement, *limits)
 
 
 def _plan(layout: Layout, gpus: Sequence[Gpu], links: Links) -> Plan | None:

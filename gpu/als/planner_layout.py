@@ -35,8 +35,9 @@ from gpu.base.backend import CUDA_BYTES, WORKSPACE
 from gpu.cuda.work import ITEM
 from gpu.ranks.exchange import PIECE_BYTES
 
-Placement = Literal["resident", "ratings streamed", "rows streamed"]
-PLACEMENTS: tuple[Placement, ...] = ("resident", "ratings streamed", "rows streamed")
+Placement = Literal["resident", "ratings streamed", "rows streamed", "waves"]
+WAVES: Placement = "waves"
+PLACEMENTS: tuple[Placement, ...] = ("resident", "ratings streamed", "rows streamed", WAVES)
 ROUNDING = 16  # bytes that are left free, because each part of `Bytes` is rounded up
 
 
@@ -47,8 +48,10 @@ class Layout(NamedTuple):
         shape: see `Shape`.
         p: number of GPUs.
         items, users: mode of the half that solves items, and of the one that solves users.
-        placement: what lies in the memory of GPUs: everything, all but ratings, or all but ratings and float32 rows.
+        placement: what lies in the memory of GPUs: everything; all but ratings; all but ratings and float32 rows; or
+            neither these nor float16 rows that a half in mode reduce adds up over.
         part_limit: bytes that the sums of parts of long rows take at most, on all GPUs together.
+        wave_limit: bytes that the fixed rows of a wave take at most, and as many for their ratings.
     """
 
     shape: Shape
@@ -57,6 +60,7 @@ class Layout(NamedTuple):
     users: Mode
     placement: Placement
     part_limit: int
+    wave_limit: int
 
     def mode(self, half: Half) -> Mode:
         """The mode of this half."""
@@ -69,16 +73,22 @@ class Layout(NamedTuple):
     def held(self, half: Half, share: float, q: float, kept_bytes: int = 0) -> Bytes:
         """What a GPU holds that owns `share` of all rows and ratings, if the half takes `q` batches of rows."""
         shape, is_gather = self.shape, self.mode(half) == "gather"
-        fixed = half.n_fixed * (1.0 if is_gather else share)
-        solved = half.n_solved * (1.0 if self.other(half) == "gather" else share)
+        fixed = shape.float16_bytes * half.n_fixed * (1.0 if is_gather else share)
+        solved = shape.float16_bytes * half.n_solved * (1.0 if self.other(half) == "gather" else share)
+        ratings, in_turn = 2 * RATING_BYTES * shape.n_ratings * share, q if self.is_streamed else 1
         more = min(MORE_SLOTS, shape.n_ratings / LONG)  # of rows in several parts
         slots = self._part_bytes(half) * share if is_gather else (half.n_solved / q + more) * shape.slot_bytes
+        if self.in_waves(half):
+            fixed, ratings, slots = 2 * min(fixed, self.wave_limit), min(ratings, 2 * self.wave_limit), 2 * slots
+            in_turn = 1
+        if self.placement == WAVES and self.other(half) == "reduce":
+            solved *= 2 / q
         communicator = COMMUNICATOR_BYTES if self.p > 1 else 0
         return Bytes(
-            fixed_table=ceil(shape.float16_bytes * fixed),
-            solved_table=ceil(shape.float16_bytes * solved),
+            fixed_table=ceil(fixed),
+            solved_table=ceil(solved),
             own_rows=ceil(self._own_rows(half, share, q)),
-            ratings=ceil(2 * RATING_BYTES * shape.n_ratings * share / (q if self.is_streamed else 1)),
+            ratings=ceil(ratings / in_turn),
             work_items=ceil(self._work_items(half, share, q)),
             slots=ceil(slots),
             reserve=CUDA_BYTES + communicator + WORKSPACE + kept_bytes,
@@ -91,8 +101,15 @@ class Layout(NamedTuple):
         pace = max(share / weight for share, weight in zip(shares, weights, strict=True))
         uneven = 1 + UNEVEN + UNEVEN_EACH * self.p if self.p > 1 else 1
         compute = self.shape.one_gpu_ms(half, self.mode(half), max(shares)) * pace * uneven + FIXED_MS
-        load = self._loaded(half, max(shares)) / links.host * 1e3
+        if self.in_waves(half):  # each reads, and adds to, all sums
+            n_waves = ceil(self._read(half, max(shares)) / (2 * self.wave_limit))
+            compute += 3 * n_waves * half.n_solved * self.shape.slot_bytes / MEMORY_BYTES * 1e3
+        load = self._loaded(half, max(shares), q) / links.host * 1e3
         return Milliseconds(compute, load, self._moves_ms(half, q, links) if self.p > 1 else 0.0)
+
+    def in_waves(self, half: Half) -> bool:
+        """Whether the fixed rows of this half follow each other."""
+        return self.placement == WAVES and self.mode(half) == "reduce"
 
     @property
     def is_streamed(self) -> bool:
@@ -104,7 +121,16 @@ class Layout(NamedTuple):
         """See `gpu.als.planner.Plan`."""
         shape, n_summed = self.shape, (self.items, self.users).count("reduce") * self.is_streamed
         rows = shape.float32_bytes * (shape.n_users + shape.n_items)
-        return RATING_BYTES * shape.n_ratings * (2 + n_summed) + rows * (2 + (self.placement == "rows streamed"))
+        rounded = shape.float16_bytes * sum(half.n_fixed for half in shape.halves if self.in_waves(half))
+        return RATING_BYTES * shape.n_ratings * (2 + n_summed) + rows * (2 + self._streams_rows) + rounded
+
+    @property
+    def _streams_rows(self) -> bool:
+        return self.placement in ("rows streamed", WAVES)
+
+    def _read(self, half: Half, share: float) -> float:
+        """Bytes of the fixed rows and ratings that a GPU adds up over."""
+        return (self.shape.float16_bytes * half.n_fixed + RATING_BYTES * self.shape.n_ratings) * share
 
     def _part_bytes(self, half: Half) -> float:
         """Sums of the parts of long rows. The share of ratings in such rows is unknown: it grows with the mean."""
@@ -113,7 +139,7 @@ class Layout(NamedTuple):
 
     def _own_rows(self, half: Half, share: float, q: float) -> float:
         """Float32 rows, and pieces of rows that are on the GPU while errors are computed."""
-        is_streamed, of_row = self.placement == "rows streamed", self.shape.float32_bytes
+        is_streamed, of_row = self._streams_rows, self.shape.float32_bytes
         n_pieces = 2 * (self.p > 1) + 2 * is_streamed
         pieces = n_pieces * min(PIECE_BYTES, of_row * max(half.n_solved, half.n_fixed))
         if is_streamed:
@@ -129,12 +155,16 @@ class Layout(NamedTuple):
         """Rows that a GPU has ratings of: its own; in mode reduce all."""
         return half.n_solved * (share if self.mode(half) == "gather" else 1.0)
 
-    def _loaded(self, half: Half, share: float) -> float:
+    def _loaded(self, half: Half, share: float, q: int) -> float:
         """Bytes that a GPU reads from the host in a half."""
         if not self.is_streamed:
             return 0.0
-        rows = self.shape.float32_bytes * half.n_solved * share if self.placement == "rows streamed" else 0.0
-        return RATING_BYTES * self.shape.n_ratings * share + ITEM.itemsize * self._planned(half, share) + rows
+        shape, of_row = self.shape, self.shape.float32_bytes * self._streams_rows
+        if self.placement == WAVES and self.other(half) == "reduce":
+            of_row += shape.float16_bytes
+        waves = q * shape.float16_bytes * half.n_fixed * share if self.in_waves(half) else 0.0
+        of_ratings = RATING_BYTES * shape.n_ratings * share + ITEM.itemsize * self._planned(half, share)
+        return of_ratings + of_row * half.n_solved * share + waves
 
     def _moves_ms(self, half: Half, q: int, links: Links) -> float:
         sent = 1 - 1 / self.p  # of a whole table, or of all sums

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+WAVE_SHARE = 8  # a wave has 1 / WAVE_SHARE of the memory at most: each costs a pass over all sums of a batch
+
 
 class SumBatch(NamedTuple):
     """Some rows of each rank, which solves them once their sums have been added up.

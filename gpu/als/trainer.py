@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 
 from gpu.als import host as als
 from gpu.als.batches import Batches, batches_of
-from gpu.als.division import division_of
+from gpu.als.division import division_of, obstacle, waves_of
 from gpu.als.halves import Division, Modes, Side, halves_of
 from gpu.als.objective import AlsObjective, problem_of, strong, width
 from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.base.backend import HOST, Backend
-from gpu.base.errors import TrainingDiverged
+from gpu.base.errors import NotEnoughMemory, TrainingDiverged
 from gpu.data import draws
 from gpu.data.calibration import calibrate
 from gpu.data.model import Model
@@ -82,19 +82,29 @@ class AlsTrainer(Trainer[Model]):
         self.params, self.calibration, self.test, self._rated = params, calibration, test, ratings.by_user
         self.problem, self.exchange = problem_of(ratings, params, calibration), exchange
         given = None if modes is None else Division(modes, exchange.weights)
-        self._division = division = given or division_of(ratings, params, backend, exchange)
-        self.modes = division.modes
+        self._division = given or division_of(ratings, params, backend, exchange)
         self.ratings = ratings = signals_of(ratings, calibration) if params.is_implicit else ratings
-        self.batches = batches or batches_of(ratings, self.problem, backend, exchange, division)
-        self._twin = backend.twin
+        self._twin, self.batches = backend.twin, batches
+        if batches is None:
+            try:
+                self.batches = batches_of(ratings, self.problem, backend, exchange, self._division)
+            except NotEnoughMemory as error:
+                if exchange.size > 1 or given or not backend.memory_bytes() or obstacle(params):
+                    raise
+                self._division = Division(waves_of(ratings), exchange.weights)
+                try:
+                    self.batches = batches_of(ratings, self.problem, backend, exchange, self._division)
+                except NotEnoughMemory as other:
+                    raise min(error, other, key=lambda one: one.needed_bytes) from None
+        self.modes = self._division.modes
         n_users, n_items = (
             int(np.count_nonzero(side.lengths)) * params.is_calibrated for side in (ratings.by_user, ratings.by_item)
         )
-        bounds, on_host = (self.batches[:2], self.batches.on_host) if self.batches else ((None, None), False)
+        of_users, of_items, on_host, waves = self.batches or (None, None, False, (None, None))
         drawn = functools.partial(start_users, ratings, self.problem, params.seed)
-        users = Side(ratings.by_user, drawn, n_items, bounds[0], on_host)
-        items = Side(ratings.by_item, functools.partial(_zeros, self.problem), n_users, bounds[1], on_host)
-        self._users, self._items = halves_of(users, items, self.problem, backend, exchange, division)
+        users = Side(ratings.by_user, drawn, n_items, of_users, on_host, waves[0])
+        items = Side(ratings.by_item, functools.partial(_zeros, self.problem), n_users, of_items, on_host, waves[1])
+        self._users, self._items = halves_of(users, items, self.problem, backend, exchange, self._division)
         self._held_out = None
         if test is not None and not params.is_implicit:
             own_test, _ = part_of(test.by_user, self._users.own)

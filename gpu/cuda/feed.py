@@ -3,7 +3,8 @@
 Several threads copy pieces of an array to pinned memory, which is where the disk is read, and from there to the device,
 on a stream of each buffer. While kernels read one buffer, the other one is filled. Arrays are used in a fixed cyclic
 order, so the next ones are known: copies go on after the last one with the first one. Arrays that change on the device
-are copied back in the same way, before their buffer is filled again.
+are copied back in the same way, before their buffer is filled again. Where arrays of several parcels overlap, one that
+reads what another one changes waits for it.
 """
 
 from __future__ import annotations
@@ -33,11 +34,13 @@ class Parcel(NamedTuple):
         arrays: on the host, contiguous.
         spare_bytes: bytes of memory after them, not initialized.
         n_changed: how many of the arrays, the last ones, change on the device and are copied back.
+        is_of_others: whether it has arrays that change with other parcels.
     """
 
     arrays: Sequence[NDArray[Any]]
     spare_bytes: int
     n_changed: int = 0
+    is_of_others: bool = False
 
     @property
     def n_bytes(self) -> int:
@@ -78,7 +81,7 @@ class Feed:
             buffer = self._buffers[1]
             self._buffers.reverse()
         self._load(buffer, number)
-        self._load(self._buffers[1], (number + 1) % len(self._parcels))
+        self._load_ahead(self._buffers[1], number, 1)
         for copy in buffer.copies:
             copy.result()
         buffer.loaded.record(buffer.stream)
@@ -100,8 +103,9 @@ class Feed:
             pieces = self._pieces(buffer, number, len(parcel.arrays) - parcel.n_changed)
             tasks, left = range(min(N_COPIERS, len(pieces))), iter(pieces)
             self._returns[number] = [self._copiers.submit(self._copy_back, left, buffer.stream) for _ in tasks]
+        buffer.is_old = self._parcels[number].is_of_others  # others may change it before it is taken again
         self._buffers.reverse()
-        self._load(buffer, (number + N_BUFFERS) % len(self._parcels))
+        self._load_ahead(buffer, number, N_BUFFERS)
 
     def wait(self) -> None:
         """Wait until all that has changed is on the host."""
@@ -117,15 +121,22 @@ class Feed:
                 copy.result()
             buffer.number = None
 
+    def _load_ahead(self, buffer: _Buffer, number: int, n_later: int) -> None:
+        """Begin to fill a buffer with a parcel after `number`, unless one before it may still change its arrays."""
+        *before, later = ((number + k) % len(self._parcels) for k in range(n_later + 1))
+        if not (self._parcels[later].is_of_others and any(self._parcels[one].n_changed for one in before)):
+            self._load(buffer, later)
+
     def _load(self, buffer: _Buffer, number: int) -> None:
         """Begin to fill a buffer, unless it has this parcel."""
-        if buffer.number == number:
+        if buffer.number == number and not buffer.is_old:
             return
         for copy in buffer.copies:
             copy.result()
         # Copies back of what the buffer has had, and of this parcel, were submitted before: threads may wait for them.
-        before = [copy for one in {buffer.number, number} for copy in self._returns.get(one, ())]
-        buffer.number = number
+        changed = self._returns if self._parcels[number].is_of_others else {buffer.number, number}
+        before = [copy for one in changed for copy in self._returns.get(one, ())]
+        buffer.number, buffer.is_old = number, False
         buffer.stream.wait_event(buffer.free)
         pieces = self._pieces(buffer, number, 0)
         tasks, left = range(min(N_COPIERS, len(pieces))), iter(pieces)
@@ -182,6 +193,7 @@ class _Buffer:
         stream: of the copies into it.
         free, loaded: events: no earlier work reads it any more; all copies are done.
         number: the parcel that it has or gets.
+        is_old: whether that has to be loaded again.
         copies: the pieces of that parcel.
     """
 
@@ -191,6 +203,7 @@ class _Buffer:
         self.free, self.loaded = (cupy.cuda.Event(disable_timing=True) for _ in range(2))
         self.free.record()  # memory of the pool may still be read
         self.number: int | None = None
+        self.is_old = False
         self.copies: list[Future[None]] = []
         weakref.finalize(self, self.stream.synchronize)  # before the pool gets the memory back
 

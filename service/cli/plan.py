@@ -19,6 +19,7 @@ PLACES = {
     "resident": "everything stays on the GPUs",
     "ratings streamed": "ratings come from the host in batches",
     "rows streamed": "ratings and float32 rows come from the host in batches",
+    "waves": "ratings and rows come from the host in batches, and in waves where they are added up over",
 }
 NAME_COLUMNS, CELL_COLUMNS = 28, 14
 

@@ -206,7 +206,7 @@ template <int GROUP> __device__ __forceinline__ void run(Shared& shared, const H
         Note note = next_stage(shared, number);
         if (note.count & END) return;
         const Item& item = shared.items[note.turn % ITEMS];
-        const float x = x_of(half, item.row);
+        const float x = item.slot >= 0 ? 0.0f : x_of(half, item.row);  // mode reduce has no solved rows here
         Sums sums;
         take<GROUP, true>(sums, shared, note, number++);
         while (!(note.count & LAST)) {

@@ -1,6 +1,7 @@
 """ALS with ratings in batches: the bits of a training in memory, on every backend; and what fits."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -214,7 +215,7 @@ def test_sums_of_mapped_ratings_in_batches_have_the_bits_of_ratings_in_memory(ki
     ratings, params, size = ratings_of(), PARAMS[kind], 3
 
     def batches(ring: Exchange) -> Batches:
-        (users, items, _), numbers = in_batches(ratings, q, ring), np.arange(q + 1)
+        (users, items), numbers = in_batches(ratings, q, ring)[:2], np.arange(q + 1)
         return Batches(numbers if modes.users == "reduce" else users, numbers if modes.items == "reduce" else items)
 
     monkeypatch.setattr("gpu.als.halves.fewest", lambda bounds, most: q)
@@ -227,6 +228,21 @@ def test_sums_of_mapped_ratings_in_batches_have_the_bits_of_ratings_in_memory(ki
             np.testing.assert_array_equal(arrays[name], array, err_msg=name)
         for one, other in zip(metrics, reports, strict=True):
             assert one == pytest.approx(other, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["explicit", "implicit"])
+def test_sums_in_given_waves_give_the_model_of_one_wave(kind):
+    ratings, params, modes = ratings_of(), PARAMS[kind], Modes("reduce", "gather")
+
+    def run(ring: Exchange, w: int) -> Any:
+        users, _ = in_batches(ratings, w, ring)[:2]
+        given = Batches(in_batches(ratings, 2, ring).users, np.arange(4), waves=(None, users))
+        return trained(params, ratings, HOST, given, ring, modes)
+
+    for w in (2, 7):
+        found, expected = (run_threads(2, partial(run, w=n)) for n in (w, 1))
+        for name, array in expected[0][0].items():
+            np.testing.assert_allclose(found[0][0][name], array, rtol=1e-4, atol=1e-6, err_msg=name)
 
 
 # --- what fits -------------------------------------------------------------------------------------------------------

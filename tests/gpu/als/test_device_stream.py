@@ -2,13 +2,14 @@
 
 import importlib
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gpu.als.batches import Batches
-from gpu.als.halves import GATHER
+from gpu.als.halves import GATHER, Modes
 from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
 from gpu.base.backend import Backend
@@ -74,7 +75,7 @@ def test_parameters_that_stay_on_the_host_have_the_bits_of_those_on_the_device(k
     ratings, params = ratings_of(), replace(PARAMS[kind], n_factors=8, n_epochs=2)
 
     def batches(ring: Exchange, *, on_host: bool) -> Batches:
-        (users, items, _), numbers = in_batches(ratings, 4, ring), np.arange(5)
+        (users, items), numbers = in_batches(ratings, 4, ring)[:2], np.arange(5)
         of_users = numbers if modes.users == "reduce" else users
         return Batches(of_users, numbers if modes.items == "reduce" else items, on_host)
 
@@ -90,6 +91,64 @@ def test_parameters_that_stay_on_the_host_have_the_bits_of_those_on_the_device(k
         for name, array in wanted.items():
             np.testing.assert_array_equal(arrays[name], array, err_msg=name)
         assert metrics[-1] == pytest.approx(reports[-1], rel=1e-6)
+
+
+@pytest.mark.parametrize("modes", SUMMED)
+@pytest.mark.parametrize("kind", ["explicit", "implicit"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_fixed_rows_in_waves_give_the_model_of_rows_on_the_device(kind, modes, size):
+    from gpu.ranks.device_exchange import Staged  # noqa: PLC0415 - needs CuPy
+
+    ratings, params = ratings_of(), replace(PARAMS[kind], n_factors=8, n_epochs=3)
+    is_summed = modes.users == "reduce", modes.items == "reduce"
+
+    def run(ring: Exchange, w: int) -> Any:
+        batches = [
+            np.arange(5) if is_reduced else bounds
+            for is_reduced, bounds in zip(is_summed, in_batches(ratings, 4, ring)[:2], strict=True)
+        ]
+        users, items = (
+            bounds[-1:] * np.arange(w + 1) // w if w else None for bounds in in_batches(ratings, 1, ring)[:2]
+        )
+        waves = items if is_summed[0] else None, users if is_summed[1] else None
+        given = Batches(batches[0], batches[1], on_host=True, waves=waves)
+        return trained(params, ratings, DEVICE, given, ALONE if size == 1 else Staged(ring), modes)
+
+    whole, one, some, again = (run_threads(size, partial(run, w=w)) for w in (0, 1, 4, 4))
+    for rank, (arrays, metrics) in enumerate(some):
+        for name, array in whole[rank][0].items():
+            np.testing.assert_array_equal(one[rank][0][name], array, err_msg=name)
+            np.testing.assert_array_equal(again[rank][0][name], arrays[name], err_msg=name)
+            np.testing.assert_allclose(arrays[name], array, rtol=0.1, atol=0.02, err_msg=name)
+        assert metrics[-1]["train_loss"] == pytest.approx(whole[rank][1][-1]["train_loss"], rel=1e-3)
+
+
+@pytest.mark.parametrize(("algorithm", "limit"), [(AlsParams, 280_000_000), (AlsImplicitParams, 425_000_000)])
+def test_a_device_too_small_for_float16_rows_adds_up_over_them_in_waves(algorithm, limit):
+    ratings = Ratings(strided(N_USERS, PER_USER, N_ITEMS), strided(N_ITEMS, PER_ITEM, N_USERS))
+    params = algorithm(n_factors=256, n_epochs=2)
+    params = replace(params, biases=False) if algorithm is AlsParams else params
+    resident, found = AlsTrainer(ratings, params, DEVICE, None, NEUTRAL), list[Any]()
+
+    def work() -> None:  # float16 rows of users take 102 MB, passing float32 ones 134 while errors are computed
+        trainer = AlsTrainer(ratings, params, replace(DEVICE, limit_bytes=limit), None, NEUTRAL)
+        for epoch in range(2):
+            trainer.learn(epoch)
+        found[:] = [trainer.modes, trainer.batches, trainer.metrics(), trainer.state()]
+        trainer._users._feed.forget()  # threads that still load a batch would keep its memory
+
+    work()  # compiles, and gives CuPy's libraries their own memory
+    assert importlib.import_module("gpu.cuda.memory").taken_by(work) <= limit
+    modes, batches, metrics, state = found
+    assert modes == Modes("reduce", "gather")
+    assert batches.waves[0] is None
+    assert len(batches.waves[1]) > 2
+    for epoch in range(2):
+        resident.learn(epoch)
+    assert metrics == pytest.approx(resident.metrics(), rel=1e-3)
+    for name, table in resident.state().items():
+        distance = np.linalg.norm(state[name] - table, axis=1) / np.linalg.norm(table, axis=1)
+        assert np.median(distance) < 0.01, name
 
 
 def test_a_device_too_small_for_float32_rows_keeps_them_on_the_host():

@@ -78,6 +78,17 @@ def test_plans_of_the_papers_large_problems_on_gpus_of_80_gb():
     assert [one.items.q for one in found] == [1, 3, 20, 147]
 
 
+def test_fixed_rows_that_do_not_fit_follow_each_other_in_waves():
+    """[001] Alg. 3, line 9, with more parts than GPUs: SparkALS' users take 21 GB in float16, Facebook's 220."""
+    found = plan(shape(*SPARKALS), [Gpu(PAPER)])
+    assert (modes(found), found.placement) == (("reduce", "gather"), "waves")
+    assert found.host_bytes == (16 + 8) * 3_500_000_000 + 3 * 40 * 662_400_000 + 32 * 660_000_000
+    facebook = plan(shape(*FACEBOOK[:3], 100), [Gpu(PAPER)] * 4)
+    assert (modes(facebook), facebook.placement) == (("reduce", "reduce"), "waves")
+    assert max(facebook.gpu_bytes) <= PAPER
+    assert plan(shape(*SPARKALS), [Gpu(24 * GB)]).placement == "rows streamed"  # waves are slower
+
+
 def test_the_host_has_what_gpus_have_no_room_for():
     """Of SparkALS: ratings in both orders; one more copy of those that are added up; float32 rows; the model."""
     ratings, rows = 3_500_000_000, 40 * 662_400_000
@@ -176,14 +187,14 @@ def test_no_more_gpus_than_rows():
 
 
 def test_what_does_not_fit_says_what_would():
+    size = 50e6, 50e6, 1e9
     with pytest.raises(NotEnoughMemory) as caught:
-        plan(shape(*FACEBOOK[:3], 100), [Gpu(PAPER)] * 4)
+        plan(shape(*size, 100), [Gpu(3 * GB)])
     error = caught.value
-    assert error.needed_bytes > error.free_bytes == PAPER
-    assert "fixed table takes 54,912,000,000 of these bytes" in str(error)
-    assert str(error).endswith("; at most 16 factors fit, 32 such GPUs are enough")
-    assert plan(shape(*FACEBOOK[:3], 16), [Gpu(PAPER)] * 4)
-    assert plan(shape(*FACEBOOK[:3], 100), [Gpu(PAPER)] * 32)
+    assert error.needed_bytes > error.free_bytes == 3 * GB
+    assert "solved table takes 10,400,000,000 of these bytes" in str(error)
+    assert str(error).endswith("; at most 8 factors fit, 64 such GPUs are enough")
+    assert plan(shape(*size, 8), [Gpu(3 * GB)])
 
 
 def test_a_gpu_without_room_for_cuda_is_refused():

@@ -70,7 +70,7 @@ def hugewiki(copies: float) -> Shape:
 )
 def test_an_epoch_takes_what_several_gpus_measured(one, p, items, measured):
     """Of H100 and H200; docs/performance.md and docs/lab/several-gpus.md."""
-    layout, shares = Layout(one, p, items, "gather", "resident", 5 * 10**9), (1 / p,) * p
+    layout, shares = Layout(one, p, items, "gather", "resident", 5 * 10**9, 0), (1 / p,) * p
     found = sum(layout.ms(half, shares, 1, (1.0,) * p, NVLINK).total for half in one.halves)
     assert found == pytest.approx(measured, rel=0.08)
 

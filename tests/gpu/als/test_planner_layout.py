@@ -15,7 +15,7 @@ def hugewiki() -> Shape:
 
 def layout(one: Shape, p: int, placement: Placement = "resident", **modes) -> Layout:
     modes = {"items": "gather", "users": "gather"} | modes
-    return Layout(one, p, placement=placement, part_limit=5 * GB, **modes)
+    return Layout(one, p, placement=placement, part_limit=5 * GB, wave_limit=GB, **modes)
 
 
 def times(one: Layout) -> list:

@@ -51,6 +51,29 @@ def test_a_buffer_is_filled_again_only_after_it_was_read(feed):
     assert [total.get().tolist() for total in totals] == [[turn % 5] * 2 for turn in range(40)]
 
 
+@pytest.mark.parametrize("n_writers", [1, 2, 5])
+@pytest.mark.parametrize("n_readers", [1, 2, 5])
+def test_what_others_change_is_loaded_after_it_has_changed(feed, n_writers, n_readers):
+    """Parcels that write pieces of an array, then parcels that read other pieces of it, turn by turn."""
+    n = 2_000_000
+    shared, tested = np.zeros(n), feed.Feed()
+    for k in range(n_writers):
+        tested.add(feed.Parcel([shared[n * k // n_writers : n * (k + 1) // n_writers]], 0, 1))
+    for k in range(n_readers):
+        tested.add(feed.Parcel([shared[n * k // n_readers : n * (k + 1) // n_readers]], 0, is_of_others=True))
+    for turn in range(1, 9):
+        for number in range(n_writers):
+            (array,), _ = tested.take(number)
+            array += 1
+            tested.release(number, is_changed=True)
+        for number in range(n_writers, n_writers + n_readers):
+            (array,), _ = tested.take(number)
+            assert array.min() == array.max() == turn
+            tested.release(number)
+    tested.wait()
+    assert (shared == 8).all()
+
+
 def test_one_parcel_is_enough(feed):
     tested = feed.Feed()
     tested.add(feed.Parcel([np.arange(10)], 0))

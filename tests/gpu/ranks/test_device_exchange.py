@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -73,15 +74,16 @@ def test_ranks_of_nmf_on_one_device_give_the_bits_of_one(kind):
 
 @pytest.mark.parametrize("slots", [None, 7], ids=["whole", "batches"])
 @pytest.mark.parametrize("modes", [Modes("reduce", "gather"), Modes("gather", "reduce"), Modes("reduce", "reduce")])
-@pytest.mark.parametrize("kind", ["explicit", "implicit"])
+@pytest.mark.parametrize("kind", ["explicit", "implicit", "wide"])
 def test_sums_of_ranks_on_one_device_give_the_model_of_one(kind, modes, slots, monkeypatch):
     from gpu.als import device as als  # noqa: PLC0415 - needs CuPy
     from gpu.ranks.device_exchange import Staged  # noqa: PLC0415
 
-    expected, reports = run(KINDS[kind], ALONE, DEVICE)
+    params = replace(KINDS["explicit"], n_factors=200) if kind == "wide" else KINDS[kind]
+    expected, reports = run(params, ALONE, DEVICE)
     if slots is not None:
         monkeypatch.setattr(als, "max_slots", lambda problem: slots)
-    results = run_threads(2, lambda ring: run(KINDS[kind], Staged(ring), DEVICE, modes))
+    results = run_threads(2, lambda ring: run(params, Staged(ring), DEVICE, modes))
     for _, found in results:
         assert found[-1]["train_loss"] == pytest.approx(reports[-1]["train_loss"], rel=2e-3)
     for name, array in expected.items():

@@ -24,6 +24,7 @@ from service.cli.client import Client, RatingBody
 from service.cli.files.ratings_file import RatingsFile
 from service.cli.service_process import ServiceProcess
 
+START_S = 600.0  # longest start; one with millions of items takes minutes
 REDIS = ("redis-server", "valkey-server")  # names of the process
 
 
@@ -37,7 +38,10 @@ def serving(
 ) -> Iterator[tuple[Client, int]]:
     """Run `nearfield serve` on `data`; yields a client and the pid of the parent once the service is ready."""
     environment = {"NEARFIELD_RETRAIN_SHARE": "0"} | (env or {})  # no automatic retraining during a measurement
-    with ServiceProcess(data, environment=environment, cores=cores) as service, Client(service.address()) as client:
+    with (
+        ServiceProcess(data, environment=environment, cores=cores) as service,
+        Client(service.address(timeout_s=START_S)) as client,
+    ):
         yield client, service.child.pid
 
 

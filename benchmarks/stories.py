@@ -7,8 +7,8 @@ same stories with few users.
 from __future__ import annotations
 
 import contextlib
+import io
 import re
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -98,13 +98,15 @@ STORIES = {
 }
 
 
-def posted(url: str, file: Path, *options: str) -> float:
-    """Post a file by the command; returns the seconds that it took."""
-    with contextlib.redirect_stdout(sys.stderr):  # stdout is for results
+def posted(url: str, file: Path, *options: str) -> tuple[int, float]:
+    """Post a file by the command; returns how many lines the service accepted, and the seconds that it took."""
+    with contextlib.redirect_stdout(io.StringIO()) as told:  # stdout is for results
         status, seconds = timed(lambda: __main__.run(["import", str(file), "--url", url, *options]))
-    if status:
+    say(told.getvalue().rstrip())
+    accepted = re.search(r"^([\d,]+) \w+ accepted", told.getvalue(), re.MULTILINE)
+    if status or accepted is None:
         raise BenchFailed(f"Invalid end of nearfield import {file.name}: expected status 0, got {status}")
-    return seconds
+    return int(accepted[1].replace(",", "")), seconds
 
 
 def told_phases(name: str) -> Callable[[Job], None]:
@@ -151,7 +153,8 @@ def stories(
     """Import, training, lists and start of five adoptions: news, shop, podcasts, business, research.
 
     An import is as `nearfield import` does it, and a training as the service does it, with what it measures and the
-    time until its model is live. `engine_mib` is the proportional set size of the engine's process after the reads.
+    time until its model is live. `rows` are those that the service accepted. `engine_mib` is the proportional set size
+    of the engine's process after the reads.
     """
     for name in names.split(","):
         story = STORIES[name].at(share)
@@ -160,9 +163,11 @@ def stories(
             catalog, done = story.write(Path(folder))
             row: Row = {"story": name, "users": story.n_users, "items": story.n_items, "rows": story.n_rows}
             with serving(Path(folder) / "data") as (client, _):
-                row["items_per_s"] = story.n_items / posted(client.address, catalog, "--items")
-                seconds = posted(client.address, done, *(["--events"] if story.type else []))
-                row["rows_per_s"] = story.n_rows / seconds
+                n, seconds = posted(client.address, catalog, "--items")
+                row["items_per_s"] = n / seconds
+                # Of ratings of a pair only the newest is posted.
+                row["rows"], seconds = posted(client.address, done, *(["--events"] if story.type else []))
+                row["rows_per_s"] = row["rows"] / seconds
                 say(f"{name}: training {story.algorithm}")
                 told = told_phases(name)
                 row["train_s"] = timed(partial(client.retrain, story.algorithm, force=True, on_poll=told))[1]

@@ -24,8 +24,9 @@ def test_a_model_of_the_own_files_follows_its_users(client: Client, name: str, t
     story = STORIES[name].at(N_ROWS / STORIES[name].n_rows)
     user = story.n_users // 2  # neither the most active one nor the least
     catalog, done = story.write(tmp_path)
-    posted(client.address, catalog, "--items")
-    posted(client.address, done, *(["--events"] if story.type else []))
+    assert posted(client.address, catalog, "--items")[0] == story.n_items
+    n_rows, _ = posted(client.address, done, *(["--events"] if story.type else []))
+    assert n_rows == N_ROWS if story.type else n_rows < N_ROWS  # of ratings of a pair the newest alone is posted
     assert not client.recommend(f"u-{user}")["personalized"]
     assert client.retrain(story.algorithm, force=True)["promoted"]
     listed = client.recommend(f"u-{user}", n=10)

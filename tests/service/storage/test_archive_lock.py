@@ -35,6 +35,10 @@ def test_the_holder_says_what_it_reads(tmp_path: Path) -> None:
     assert again is not None
     with again:
         assert format_of_holder(tmp_path) == FORMAT
+        assert ArchiveLock.try_take(tmp_path) is None
+    after = ArchiveLock.try_take(tmp_path)
+    assert after is not None
+    after.release()
 
 
 def test_what_the_holder_does_not_know_is_refused_by_name(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.base.errors import InvalidRequest
-from service.storage import audit_log
+from service.storage import audit_log, files
 from service.storage.audit_log import MAX_LINE, MAX_TEXT, AuditEntry, AuditLog
 
 MAX_BYTES = 1 << 20
@@ -45,6 +46,18 @@ def test_pages_have_all_entries_newest_first(tmp_path: Path, n: int) -> None:
     page = log.page(2)
     log.append(entry(7))
     assert [one.object for one in log.page(2, page.next).entries] == ["job 4", "job 3"], "new entries move no page"
+
+
+def test_an_entry_and_the_name_of_its_file_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int | Path] = []
+    monkeypatch.setattr(files, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+    monkeypatch.setattr(files, "sync", synced.append)
+    log, folder = AuditLog(tmp_path, MAX_BYTES), tmp_path / audit_log.FOLDER
+    for number in range(2):
+        synced.clear()
+        log.append(entry(number))
+        (path,) = folder.glob("*.ndjson")
+        assert synced == [path.stat().st_size, *([folder] if number == 0 else [])]
 
 
 def test_processes_append_whole_lines(tmp_path: Path) -> None:

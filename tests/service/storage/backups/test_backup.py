@@ -6,27 +6,35 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+import redis
 
 import gpu
 import service
 from service.__main__ import run
 from service.extras.webhooks import webhook_file
-from service.storage import audit_log, data_format, key_file, signing_key
+from service.settings.settings import Settings
+from service.storage import audit_log, data_format, files, key_file, signing_key
+from service.storage.archiver import Archiver
 from service.storage.audit_log import AuditLog
-from service.storage.backups.backup import InvalidFolder, back_up, restore
+from service.storage.backups.backup import InvalidFolder, back_up, complete_log, restore
 from service.storage.backups.backup_files import source
 from service.storage.backups.backup_manifest import MANIFEST_FILE, InvalidBackup, decoded
 from service.storage.errors import CorruptLog, CorruptSnapshot, DataInUse
-from service.storage.events import StreamId
+from service.storage.events import RatingEvent, StreamId, encode_ratings
 from service.storage.files import DataLock
 from service.storage.log.rating_log import RatingLog
 from service.storage.log.segment import table_of
 from service.storage.snapshots import live_versions, snapshot
+from service.storage.streams.redis_server import RedisServer
+from service.storage.streams.stream import Stream
+from tests.service.logs import append
 from tests.service.planted import entries
+from tests.service.waiting import eventually
 
 USERS, ITEMS = ["u0", "u1"], ["i0", "i1", "i2"]
 
@@ -55,7 +63,7 @@ def content_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
-@pytest.mark.parametrize("name", ["backup", "backup.tar", "a new folder/backup.tar"])
+@pytest.mark.parametrize("name", ["backup", "backup.tar", "a new/folder/backup", "a new/folder/backup.tar"])
 def test_a_restored_folder_is_the_one_that_was_backed_up(data: Path, tmp_path: Path, name: str) -> None:
     expected, done, began_ms = list[int](), list[int](), int(time.time() * 1000)
     made = back_up(data, tmp_path / name, expected.append, done.append)
@@ -81,6 +89,71 @@ def test_a_restored_folder_is_the_one_that_was_backed_up(data: Path, tmp_path: P
     RatingLog(tmp_path / "restored" / "ratings").files.check()
     assert (tmp_path / "restored").stat().st_mode & 0o077 == 0
     assert {one.name for one in tmp_path.iterdir()} == {Path(name).parts[0], "restored"}
+
+
+def test_copies_are_whole_when_they_are_synced_and_closed_to_others(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes, fsync = Counter[int](), files.fsync
+
+    def noted(descriptor: int) -> None:
+        sizes[os.fstat(descriptor).st_size] += 1
+        fsync(descriptor)
+
+    monkeypatch.setattr(files, "fsync", noted)
+    back_up(data, tmp_path / "backup")
+    assert not Counter(len(content) for content in content_of(tmp_path / "backup").values()) - sizes
+    back_up(data, tmp_path / "b.tar")
+    with tarfile.open(tmp_path / "b.tar") as tar:
+        assert {one.mode for one in tar.getmembers()} == {0o600}
+
+
+@pytest.mark.parametrize("name", ["backup", "b.tar"])
+def test_the_size_of_a_file_is_checked_before_it_is_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / "backup").mkdir()
+    (tmp_path / "backup" / "five").write_bytes(b"bytes")
+    (tmp_path / "backup" / "none").touch()
+    with tarfile.open(tmp_path / "b.tar", "w") as tar:
+        for path in sorted((tmp_path / "backup").iterdir()):
+            tar.add(path, path.name)
+    with source(tmp_path / name) as opener:
+        for member, content in (("five", b"bytes"), ("none", b"")):
+            with opener(member, len(content)) as file:
+                assert file.read() == content
+            with pytest.raises(InvalidBackup, match=f"{member} with {len(content) + 1} bytes, got {len(content)}"):
+                opener(member, len(content) + 1)
+
+
+def test_a_missing_segment_is_named(data: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(data, tmp_path / "copy"))
+    path = next(copy.glob("ratings/*.parquet"))
+    path.unlink()
+    with pytest.raises(CorruptLog, match=path.name):
+        back_up(copy, tmp_path / "backup")
+
+
+def test_the_log_of_a_stopped_service_gets_what_redis_alone_has(tmp_path: Path) -> None:
+    log, server = RatingLog(tmp_path / "ratings"), RedisServer(tmp_path)
+    complete_log(Settings(data=tmp_path))
+    assert not server.folder.exists(), "it never had a server"
+    server.start()
+    with redis.Redis.from_url(server.url, decode_responses=True) as client:
+        stream_id = append(client, encode_ratings([RatingEvent("u", "i", 1.0, 2.0)]))
+    server.stop()
+    complete_log(Settings(data=tmp_path))
+    assert log.last_id() == stream_id
+    assert not server.is_alive
+    DataLock(tmp_path).release()
+
+
+def test_who_archives_is_asked_to_complete_the_log(stream: Stream, log: RatingLog, client: redis.Redis) -> None:
+    archiver = Archiver(stream, log)
+    archiver.start()
+    eventually(lambda: archiver.is_archiving)
+    stream_id = append(client, encode_ratings([RatingEvent("u", "i", 1.0, 2.0)]))
+    complete_log(Settings(data=log.folder.parent, redis=stream.url))
+    assert log.last_id() == stream_id
+    archiver.stop()
 
 
 def test_each_flipped_bit_is_found_by_the_name_of_its_file(data: Path, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -169,6 +170,13 @@ def test_an_adopted_server_that_hangs_is_not_taken_for_dead(
         os.kill(pid, signal.SIGCONT)
     assert server.is_alive
     assert second.pid == pid
+
+
+def test_it_comes_back_although_the_folder_of_its_socket_was_cleared(server: RedisServer) -> None:
+    first = server.pid
+    shutil.rmtree(server.socket.parent)
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: server.is_alive and server.pid != first)
 
 
 def test_another_server_on_the_socket_is_refused(server: RedisServer, tmp_path: Path) -> None:

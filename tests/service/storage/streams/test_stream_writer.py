@@ -230,6 +230,26 @@ def test_a_refused_command_leaves_the_connection_usable(redis_url: str) -> None:
     asyncio.run(scenario())
 
 
+def test_the_end_of_a_connection_is_told_once_and_leaves_no_timer(redis_url: str) -> None:
+    async def scenario(n_calls: int) -> None:
+        ended: list[bool] = []
+        connection = await Connection.open(redis_url, lambda: ended.append(True))
+        for _ in range(n_calls):
+            await connection.call("PING")
+        timer = connection._watchdog
+        assert (timer is None) == (n_calls == 0)
+        assert ended == []
+        connection.close()
+        await soon(lambda: ended)
+        assert timer is None or timer.cancelled()
+        connection.close()
+        await asyncio.sleep(0)
+        assert ended == [True]
+
+    for n_calls in (0, 1):
+        asyncio.run(scenario(n_calls))
+
+
 def test_wrong_credentials(redis_server: RedisServer) -> None:
     with pytest.raises(StreamUnavailable, match="AUTH"):
         asyncio.run(Connection.open(f"unix://nobody:wrong@{redis_server.socket}"))

@@ -17,13 +17,15 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
 MODULES = "service.__main__", "service.processes.process"
-MOST_BYTES = 1 << 17  # of a message
+MOST_BYTES = 1 << 17  # of a message, and of what a command prints
+LONGEST_S = 200.0  # of a command
 OURS = "NEARFIELD_", "PYTEST_"  # variables that may differ
 AT_IMPORT = "NEARFIELD_FAULT_AT"  # but this one, which a module reads when it is imported
 POLL_S = 0.02
@@ -102,6 +104,14 @@ def server() -> ForkServer:
     made = ForkServer()
     atexit.register(made.close)
     return made
+
+
+def ran(arguments: Sequence[str], extras: Sequence[str] | None = None, **settings: str) -> tuple[int, str, str]:
+    """Run `nearfield` to its end, see `ForkServer.start`: its status, what it prints, and its errors."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        status = server().start(list(arguments), os.environ | settings, output, errors, extras).wait(LONGEST_S)
+        printed, told = (os.pread(file.fileno(), MOST_BYTES, 0).decode() for file in (output, errors))
+        return status, printed, told
 
 
 def surroundings(environment: Any) -> tuple[object, ...]:

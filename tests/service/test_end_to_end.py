@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from urllib.parse import quote
 
@@ -18,6 +17,7 @@ from pyarrow import parquet
 from gpu.base.backend import choose
 from service.settings.settings import Settings
 from service.storage.streams.redis_server import RedisServer, find_binary
+from tests.service import fork_server
 from tests.service.process import Service
 from tests.service.waiting import eventually
 
@@ -201,10 +201,9 @@ def test_everything_survives_a_restart(tmp_path):
 
 
 def test_a_second_serve_on_the_same_folder_is_refused(service):
-    command = [sys.executable, "-m", "service", "serve", "--port", "0", "--data", str(service.data)]
-    second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert second.returncode == 1
-    assert f"process {service.pid('engine')}:" in second.stderr.replace("\n", " ")
+    status, _, errors = fork_server.ran(["serve", "--port", "0", "--data", str(service.data)])
+    assert status == 1
+    assert f"process {service.pid('engine')}:" in errors.replace("\n", " ")
 
 
 def test_nothing_acknowledged_is_lost_when_redis_is_killed(fresh):
@@ -250,11 +249,9 @@ def test_a_redis_that_could_lose_ratings_is_refused(tmp_path):
         try:
             eventually((tmp_path / "s").exists)
             url = f"unix://{tmp_path / 's'}"
-            command = [sys.executable, "-m", "service", "serve", "--port", "0", "--redis", url]
-            ended = subprocess.run(
-                [*command, "--data", str(tmp_path / "data")], capture_output=True, text=True, timeout=60, check=False
-            )
+            arguments = ["serve", "--port", "0", "--redis", url, "--data", str(tmp_path / "data")]
+            status, _, errors = fork_server.ran(arguments)
         finally:
             server.kill()
-    assert ended.returncode == 1
-    assert "Invalid appendonly" in ended.stderr
+    assert status == 1
+    assert "Invalid appendonly" in errors

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +39,7 @@ OF_EXTRAS = [
 
 def without_extras(*arguments, **settings):
     """Run `nearfield` with an empty list of extras: its status, what it prints, and its errors."""
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        process = fork_server.server().start(list(arguments), os.environ | settings, output, errors, extras=())
-        status = process.wait(200)
-        return status, *(os.pread(file.fileno(), 1 << 20, 0).decode() for file in (output, errors))
+    return fork_server.ran(arguments, extras=(), **settings)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from service.storage.streams.redis_server import RedisServer
+from tests.service import fork_server
 from tests.service.processes.service import N_FRONTS, FrontService, gone
 from tests.service.waiting import eventually
 
@@ -26,20 +27,16 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FrontService]:
     running.kill()
 
 
-def begun(data: Path, port: int = 0, **settings: object) -> subprocess.Popen[str]:
+def settings_of(**settings: object) -> dict[str, str]:
     given = {"fronts": N_FRONTS, "backend": "host", "log_format": "json"} | settings
-    environment = {f"NEARFIELD_{name.upper()}": str(value) for name, value in given.items()}
-    command = [sys.executable, "-m", "service", "serve", "--port", str(port), "--data", str(data)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, env=os.environ | environment, stdout=pipe, stderr=pipe, text=True)
+    return {f"NEARFIELD_{name.upper()}": str(value) for name, value in given.items()}
 
 
 def refused(data: Path, port: int = 0, **settings: object) -> str:
     """What a start says that fails with status 1."""
-    with begun(data, port, **settings) as process:
-        said, errors = process.communicate(timeout=ENDED_S)
-    assert process.returncode == 1, errors
-    assert not said
+    arguments = ["serve", "--port", str(port), "--data", str(data)]
+    status, said, errors = fork_server.ran(arguments, **settings_of(**settings))
+    assert (status, said) == (1, ""), errors
     assert "Traceback" not in errors
     return errors
 
@@ -95,7 +92,9 @@ def test_gpus_that_are_not_there_are_refused_at_the_start(tmp_path: Path) -> Non
 @pytest.mark.parametrize("n_children", [0, 2 + N_FRONTS])
 def test_sigterm_during_the_start_ends_in_order(tmp_path: Path, n_children: int) -> None:
     """SIGTERM comes when the parent has `n_children`; with 0, before it has imported its modules."""
-    with begun(tmp_path / "data") as process:
+    command, pipe = [sys.executable, "-m", "service", "serve", "--port", "0"], subprocess.PIPE
+    environment = os.environ | settings_of(data=tmp_path / "data")
+    with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True) as process:
         parent = psutil.Process(process.pid)
         eventually(lambda: len(parent.children()) >= n_children, ENDED_S)
         family = [parent, *parent.children(recursive=True)]

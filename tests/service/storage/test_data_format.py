@@ -1,8 +1,6 @@
 """A folder that this version cannot read is refused by name, before anything in it is opened."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ from service import __version__
 from service.storage import data_format
 from service.storage.data_format import FORMAT, FORMAT_FILE, NewerData
 from service.storage.events import RatingEvent, encode_ratings
+from tests.service import fork_server
 from tests.service.local import serving
 
 
@@ -44,11 +43,10 @@ def test_every_start_refuses_a_newer_folder_first(tmp_path: Path, command: list[
     (data / "ratings" / "manifest.json").write_text("of a later format")
     write(data, format=FORMAT + 1, nearfield="9.8.7")
     out = ["--out", str(tmp_path / "backup.tar")] if command == ["backup"] else []
-    arguments = [sys.executable, "-m", "service", *command, *out, "--data", str(data)]
-    ended = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
-    assert ended.returncode != 0
+    status, said, errors = fork_server.ran([*command, *out, "--data", str(data)])
+    assert status != 0
     expected = f"was written by format {FORMAT + 1}; this version reads up to {FORMAT}: install Nearfield ≥ 9.8.7"
-    assert expected in " ".join((ended.stdout + ended.stderr).split())
+    assert expected in " ".join((said + errors).split())
     assert {path.name for path in data.iterdir()} - {".lock", "audit"} == {FORMAT_FILE, "ratings"}
 
 

@@ -6,6 +6,7 @@ as far as they can be lost.
 
 from __future__ import annotations
 
+import functools
 from types import TracebackType
 from typing import IO, Any, BinaryIO
 
@@ -39,12 +40,16 @@ class ParquetFile:
     """Reads row groups."""
 
     def __init__(self, file: BinaryIO, **_: Any) -> None:
-        content = file.read()
-        if not content.endswith(_END):
-            raise pa.ArrowInvalid("the end is missing")
-        self._batches = list(pa.ipc.open_stream(pa.py_buffer(content)))
+        self._batches = _batches_of(file.read())
         self.num_row_groups = len(self._batches)
 
     def read_row_group(self, group: int, columns: list[str] | None, use_threads: bool) -> pa.Table:
         table = pa.Table.from_batches([self._batches[group]])
         return table if columns is None else table.select([name for name in table.column_names if name in columns])
+
+
+@functools.lru_cache(100)  # most segments are read by several
+def _batches_of(content: bytes) -> list[pa.RecordBatch]:
+    if not content.endswith(_END):
+        raise pa.ArrowInvalid("the end is missing")
+    return list(pa.ipc.open_stream(pa.py_buffer(content)))

@@ -61,6 +61,7 @@ SHORT = {
     (archiver, "TIDY_EVERY_S"): 1.5,
     (archiver, "KEEP_STREAM_MS"): 1500,
     (archiver, "READ_BLOCK_MS"): 400,
+    (archiver, "PAUSE_S"): 1.0,
     (stream, "DROP_EVERY_S"): 0.5,
     (stream, "REPACKED"): 5,
     (publisher, "POLL_S"): 1.0,

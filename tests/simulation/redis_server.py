@@ -72,7 +72,9 @@ class Server:
 
     def start(self, state: State | None = None) -> None:
         """Start it, with another state if it is given."""
-        self.state = self.state if state is None else state
+        if state is not None:
+            self.kill()  # it may have been started meanwhile
+            self.state = state
         self.is_up = True
         self._wake()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import multiprocessing
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -28,7 +29,9 @@ FAULTS_S = 8.0  # seconds during which things fail
 HEAL_S = 10.0  # seconds after which everything works again
 WORKER = 9  # number of the folder of a worker that publishes to a store
 A_PART = 100  # worlds that a process runs at once
-CLOCKS_S = (0.0, 0.0, 1.0, 5.0, 30.0, 3600.0, -5.0)  # by which the clock of another Redis may be behind
+WEIGHTS = (0.1, 1.0, 1.0, 5.0)  # of a fault: each world has its own, as some coincidences need one fault often
+A_SECOND = (0.35, 4.0)  # faults after the last one: they come in bursts, as those that meet find most
+CLOCKS_S = (0.0, 1.0, 5.0, 30.0, 3600.0, -5.0)  # by which the clock of another Redis may be behind
 
 
 class Simulation:
@@ -36,7 +39,7 @@ class Simulation:
 
     def __init__(self, seed: int) -> None:
         self.world = World(seed)
-        self.chance = self.world.random
+        self.chance = self.world.chance("faults")
         self.cluster = Cluster(self.world)
         self.has_store = self.chance.random() < 0.25
         self.cluster.trains = self.chance.random() < 0.2
@@ -95,10 +98,11 @@ class Simulation:
                 slots[number] = make()
 
     async def _parent(self) -> None:
+        chance = self.world.chance("parent")
         while True:
-            await asyncio.sleep(0.1 + self.chance.random())
+            await asyncio.sleep(0.1 + chance.random())
             for slots, number, make in self._slots():
-                if number not in slots or (not slots[number].process.is_alive and self.chance.random() < 0.5):
+                if number not in slots or (not slots[number].process.is_alive and chance.random() < 0.5):
                     slots[number] = make()
 
     def _processes(self) -> list[Any]:
@@ -108,19 +112,19 @@ class Simulation:
     # --- clients
 
     async def _write(self, number: int) -> None:
-        truth = self.cluster.truth
-        await asyncio.sleep(self.chance.random() * 2)
+        truth, chance = self.cluster.truth, self.world.chance(f"client {number}")
+        await asyncio.sleep(chance.random() * 2)
         while not self.is_over:
-            front = self.fronts[self.chance.randrange(self.n_services)]
+            front = self.fronts[chance.randrange(self.n_services)]
             if front.process.is_alive:
                 before = dict(truth.acknowledged)
                 self.n_written += 1
-                user = f"u{self.chance.randrange(4)}"
-                if self.chance.random() < 0.04:
+                user = f"u{chance.randrange(4)}"
+                if chance.random() < 0.04:
                     content: Any = ("forget", (), user)
                     fields = encode_subject("forget", user)
                 else:
-                    rating = RatingEvent(user, f"i{self.chance.randrange(6)}", float(self.n_written), 1.0)
+                    rating = RatingEvent(user, f"i{chance.randrange(6)}", float(self.n_written), 1.0)
                     content = ("rating", ((rating.user, rating.item, rating.rating),), None)
                     fields = encode_ratings([rating])
                 with contextlib.suppress(ServiceError, OSError, asyncio.CancelledError):
@@ -130,7 +134,7 @@ class Simulation:
                         truth.forgotten.discard(user)
                         self.cluster.jobs.append((user, stream_id))
                     truth.acknowledge(stream_id, content, before)
-            await asyncio.sleep(self.chance.expovariate(2.0))
+            await asyncio.sleep(chance.expovariate(2.0))
 
     # --- faults
 
@@ -150,13 +154,14 @@ class Simulation:
             self._copy_redis,
             self._copy_redis,
         ]
+        weights = [self.chance.choice(WEIGHTS) for _ in faults]
         end_s = self.world.time() + FAULTS_S
         while self.world.time() < end_s:
-            await asyncio.sleep(self.chance.expovariate(0.7))
-            fault = self.chance.choice(faults)
+            await asyncio.sleep(self.chance.expovariate(self.chance.choice(A_SECOND)))
+            (fault,) = self.chance.choices(faults, weights)
             if self.world.time() < end_s:
                 self.cluster.note(fault.__name__)
-                await fault()
+                self.world.task(self.users, fault())  # the next one may come before it is over
 
     async def _kill(self) -> None:
         if living := self._processes():
@@ -190,12 +195,17 @@ class Simulation:
         server.behind_s = self.chance.choice(CLOCKS_S)
         self.cluster.note(f"last {state.last.get(DEFAULT.ratings)}, behind {server.behind_s}")
         self.copies.clear()
+        if self.chance.random() < 0.3:  # what ran beside it is lost with it
+            await self._kill()
         server.start(state)
         self.has_lost = True
         self._excuse(self._processes())
+        if self.chance.random() < 0.5:  # all connect at once
+            await asyncio.sleep(self.chance.random() * 0.6)
+            await self._hang_redis()
 
     async def _hang_redis(self) -> None:
-        self.cluster.server.hangs_until_s = self.world.time() + self.chance.expovariate(0.3)
+        self.cluster.server.hangs_until_s = self.world.time() + self.chance.random() * 6
 
     async def _slow_redis(self) -> None:
         self.cluster.server.latency_s = self.chance.choice((0.002, 0.03, 0.03))
@@ -327,6 +337,7 @@ Outcome = tuple[dict[int, list[str]], int]  # what worlds have broken, by seed, 
 def run_part(seeds: range) -> Outcome:
     """Run these worlds, one after the other."""
     failures, n_acknowledged = {}, 0
+    gc.freeze()  # what was imported is no garbage
     for seed in seeds:
         simulation = Simulation(seed)
         if promises := simulation.run():

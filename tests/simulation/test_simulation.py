@@ -152,6 +152,11 @@ def others_may_hang(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def joined_too_late(patch: pytest.MonkeyPatch) -> None:
+    """What a front told while its process waited for the others was not offered to them."""
+    patch.setattr(Tail, "__len__", lambda tail: 0)
+
+
 LOST = r"acknowledged and is not in the log|without learning it|given to two entries|was acknowledged after|differ at"
 EARLY = "trimmed"
 FORGOTTEN = "was forgotten|of a forgotten user"
@@ -170,6 +175,7 @@ PLANTED: dict[Callable[[pytest.MonkeyPatch], None], tuple[str, int]] = {
     settled_too_early: (EARLY, 8),
     a_new_process_goes_first: (LOST, 396),
     others_may_hang: (LOST, 0),
+    joined_too_late: (LOST, 0),
 }
 RARE = (others_may_hang,)  # no world from 0 to 7,962 shows it since quotas and undoings changed what worlds draw
 

@@ -78,7 +78,7 @@ class World(_EventLoop):  # type: ignore[misc]
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        self.random = random.Random(seed)
+        self.seed, self.random = seed, random.Random(seed)
         self._now, self.skew_s = 0.0, 0.0
         self._timers: list[tuple[float, int, Timer]] = []
         self._n_timers = 0
@@ -86,6 +86,10 @@ class World(_EventLoop):  # type: ignore[misc]
         self._hub = greenlet.getcurrent()
         self._is_over = False
         self.failures: list[BaseException] = []
+
+    def chance(self, of: str) -> random.Random:
+        """Decides about one thing, alike however often the service asks `random`."""
+        return random.Random(f"{self.seed} {of}")
 
     # --- as an event loop
 

@@ -21,8 +21,18 @@ from service.storage.streams.stream_writer import REPLY_TIMEOUT_S
 from tests.simulation.virtual import START_S, World
 
 Fields = dict[bytes, bytes]
+Command = Callable[["Server"], Any]
 HANGING_S = 0.1  # seconds; who waits longer is woken when the server dies
 DURABLE = {"appendonly": "yes", "appendfsync": "always", "maxmemory": "0", "maxmemory-policy": "noeviction"}
+FACTS: dict[str, dict[str, Any]] = {
+    "cluster": {"cluster_enabled": 0},
+    "memory": {"used_memory": 1, "maxmemory": 0},
+    "persistence": {
+        "aof_rewrite_in_progress": 0,
+        "aof_rewrite_scheduled": 0,
+        "aof_last_bgrewrite_status": "ok",
+    },
+}
 
 
 class State:
@@ -78,15 +88,6 @@ class Server:
         self.is_up = True
         self._wake()
 
-    def copy(self) -> State:
-        """Its present state."""
-        state = State()
-        state.ids = {key: list(ids) for key, ids in self.state.ids.items()}
-        state.fields = {key: dict(fields) for key, fields in self.state.fields.items()}
-        state.last, state.texts = dict(self.state.last), dict(self.state.texts)
-        state.hashes = {key: dict(fields) for key, fields in self.state.hashes.items()}
-        return state
-
     def travel_s(self) -> float:
         """How long a command or a reply is on its way now."""
         return self.world.random.random() * self.latency_s + max(0.0, self.hangs_until_s - self.world.time())
@@ -94,8 +95,6 @@ class Server:
     def _wake(self) -> None:
         for wake in tuple(self.changed):
             wake()
-
-    # --- commands
 
     @property
     def clock_s(self) -> float:
@@ -106,27 +105,38 @@ class Server:
         """How often a key was changed."""
         return self._versions[key]
 
-    def xadd(self, key: str, fields: Fields, stream_id: str = "*", maxlen: int | None = None) -> StreamId:
+    def after(self, key: str, position: StreamId) -> list[tuple[StreamId, Fields]]:
+        """The entries of a stream after a position."""
+        ids = self.state.ids.get(key, [])
+        return [(each, self.state.fields[key][each]) for each in ids[bisect_right(ids, position) :]]
+
+    def _change(self, key: str) -> None:
+        self._versions[key] += 1
+        self._wake()
+
+    # --- commands, as redis-py names and answers them
+
+    def xadd(self, key: str, fields: dict[Any, Any], id: str = "*", maxlen: int | None = None) -> bytes:
         last, ms = self.state.last.get(key, ZERO), int(self.clock_s * 1000)
-        if stream_id == "*":
+        if id == "*":
             added = StreamId(ms, 0) if ms > last.ms else StreamId(last.ms, last.seq + 1)
-        else:
-            added = StreamId.parse(stream_id)
-            if added <= last:
-                raise redis.ResponseError(
-                    "The ID specified in XADD is equal or smaller than the target stream top item"
-                )
+        elif (added := StreamId.parse(id)) <= last:
+            raise redis.ResponseError("The ID specified in XADD is equal or smaller than the target stream top item")
+        content = {_bytes(name): _bytes(value) for name, value in fields.items()}
         self.state.last[key] = added
         self.state.ids.setdefault(key, []).append(added)
-        self.state.fields.setdefault(key, {})[added] = fields
+        self.state.fields.setdefault(key, {})[added] = content
         if maxlen is not None:
-            self.keep(key, self.state.ids[key][-maxlen:] if maxlen else [])
+            self._keep(key, self.state.ids[key][-maxlen:] if maxlen else [])
         if key.endswith(":ratings"):
-            self.on_add(added, fields)
+            self.on_add(added, content)
         self._change(key)
-        return added
+        return str(added).encode()
 
-    def keep(self, key: str, kept: list[StreamId]) -> None:
+    def xtrim(self, key: str, maxlen: int, approximate: bool) -> None:
+        self._keep(key, [])
+
+    def _keep(self, key: str, kept: list[StreamId]) -> None:
         """Remove all other entries."""
         if key not in self.state.ids:
             return
@@ -134,26 +144,71 @@ class Server:
         self.state.ids[key], self.state.fields[key] = kept, {each: fields[each] for each in kept}
         self._change(key)
 
-    def set(self, key: str, value: bytes) -> None:
-        self.state.texts[key] = value
+    def xinfo_stream(self, key: str) -> dict[str, Any]:
+        if key not in self.state.ids:
+            raise redis.ResponseError("no such key")
+        return {"last-generated-id": str(self.state.last[key]).encode(), "length": len(self.state.ids[key])}
+
+    def xrange(self, key: str, count: int) -> list[tuple[bytes, Fields]]:
+        return _raw(self.after(key, ZERO)[:count])
+
+    def xrevrange(self, key: str, count: int) -> list[tuple[bytes, Fields]]:
+        return _raw(reversed(self.after(key, ZERO)[-count:]))
+
+    def xread(self, streams: dict[str, str], count: int, block: int | None = None) -> list[Any]:
+        ((key, after),) = streams.items()
+        entries = _raw(self.after(key, StreamId.parse(after))[:count])
+        return [(key.encode(), entries)] if entries else []
+
+    def get(self, key: str) -> bytes | None:
+        return self.state.texts.get(key)
+
+    def set(self, key: str, value: Any, nx: bool = False) -> None:
+        if nx and key in self.state.texts:
+            return
+        self.state.texts[key] = _bytes(value)
         if key.endswith(":verified"):
             self.on_verified()
         self._change(key)
 
-    def after(self, key: str, position: StreamId) -> list[tuple[StreamId, Fields]]:
-        ids = self.state.ids.get(key, [])
-        return [(each, self.state.fields[key][each]) for each in ids[bisect_right(ids, position) :]]
+    def delete(self, key: str) -> None:
+        self.state.texts.pop(key, None)
+        self.state.hashes.pop(key, None)
 
-    def trim(self, key: str, trimmed: str, upto: str, minimum: str) -> None:
-        ids = self.state.ids.get(key, [])
-        place = bisect_left(ids, StreamId.parse(minimum))
-        self.on_trim(StreamId.parse(upto), ids[:place])
-        self.set(trimmed, upto.encode())
-        self.keep(key, ids[place:])
+    def hset(self, key: str, mapping: dict[str, bytes]) -> None:
+        self.state.hashes.setdefault(key, {}).update({name.encode(): value for name, value in mapping.items()})
 
-    def _change(self, key: str) -> None:
-        self._versions[key] += 1
-        self._wake()
+    def hgetall(self, key: str) -> dict[bytes, bytes]:
+        return dict(self.state.hashes.get(key, {}))
+
+    def expire(self, key: str, seconds: int) -> None:
+        """No world lasts so long."""
+
+    def config_get(self, name: str) -> dict[str, str]:
+        return {name: DURABLE[name]} if name in DURABLE else {}
+
+    def info(self, section: str) -> dict[str, Any]:
+        return {"run_id": str(self.run)} if section == "server" else FACTS[section]
+
+    def time(self) -> tuple[int, int]:
+        return int(self.clock_s), int(self.clock_s % 1 * 1e6)
+
+    def bgrewriteaof(self) -> None:
+        """It is done at once."""
+
+    def eval(self, script: str, n_keys: int, key: str, *arguments: str) -> Any:
+        ids = self.state.ids.get(key, [])
+        if script == TRIM:
+            trimmed, _, upto, minimum = arguments
+            place = bisect_left(ids, StreamId.parse(minimum))
+            self.on_trim(StreamId.parse(upto), ids[:place])
+            self.set(trimmed, upto)
+            return self._keep(key, ids[place:])
+        if script == COUNT:
+            return len(self.after(key, StreamId.parse(arguments[0][1:])))
+        assert script == REPACK
+        most = int(arguments[0])
+        return str(ids[most]).encode() if len(ids) > most else None
 
 
 class Client:
@@ -199,145 +254,70 @@ class Client:
         if run != self._server.run:
             raise redis.ConnectionError("Connection closed by server.")
 
-    # --- commands
-
-    def config_get(self, name: str) -> dict[str, str]:
-        return self.do(lambda server: {name: DURABLE[name]} if name in DURABLE else {})
-
-    def info(self, section: str) -> dict[str, Any]:
-        facts = {"cluster": {"cluster_enabled": 0}, "memory": {"used_memory": 1, "maxmemory": 0}}
-        facts["persistence"] = {"aof_rewrite_in_progress": 0, "aof_rewrite_scheduled": 0}
-        facts["persistence"]["aof_last_bgrewrite_status"] = "ok"  # type: ignore[assignment]
-        return self.do(lambda server: {"run_id": str(server.run)} if section == "server" else facts[section])
-
-    def bgrewriteaof(self) -> None:
-        self.do(lambda server: None)
-
-    def time(self) -> tuple[int, int]:
-        return self.do(lambda server: (int(server.clock_s), int(server.clock_s % 1 * 1e6)))
-
-    def get(self, key: str) -> bytes | None:
-        return self.do(lambda server: server.state.texts.get(key))
-
-    def set(self, key: str, value: Any, nx: bool = False) -> None:
-        text = value if isinstance(value, bytes) else str(value).encode()
-        self.do(lambda server: None if nx and key in server.state.texts else server.set(key, text))
-
-    def hgetall(self, key: str) -> dict[bytes, bytes]:
-        return self.do(lambda server: dict(server.state.hashes.get(key, {})))
-
-    def delete(self, key: str) -> None:
-        self.do(lambda server: server.state.texts.pop(key, None))
-
-    def xinfo_stream(self, key: str) -> dict[str, Any]:
-        def info(server: Server) -> dict[str, Any]:
-            if key not in server.state.ids:
-                raise redis.ResponseError("no such key")
-            last = str(server.state.last[key]).encode()
-            return {"last-generated-id": last, "length": len(server.state.ids[key])}
-
-        return self.do(info)
-
-    def xrange(self, key: str, count: int) -> list[tuple[bytes, Fields]]:
-        return self.do(lambda server: _raw(server.after(key, ZERO)[:count]))
-
-    def xrevrange(self, key: str, count: int) -> list[tuple[bytes, Fields]]:
-        return self.do(lambda server: _raw(reversed(server.after(key, ZERO)[-count:])))
-
-    def xadd(self, key: str, fields: dict[Any, Any], id: str = "*", maxlen: int | None = None) -> bytes:
-        return self.do(lambda server: str(server.xadd(key, _encoded(fields), id, maxlen)).encode())
-
-    def xtrim(self, key: str, maxlen: int, approximate: bool) -> None:
-        self.do(lambda server: server.keep(key, []))
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return lambda *arguments, **options: self.do(lambda server: getattr(server, name)(*arguments, **options))
 
     def blpop(self, keys: list[str], timeout: float) -> None:
+        """Nobody pushes."""
         self.do(lambda server: None, lambda server: False, timeout)
-
-    def eval(self, script: str, n_keys: int, *arguments: Any) -> Any:
-        def run(server: Server) -> Any:
-            key = arguments[0]
-            if script == TRIM:
-                return server.trim(key, arguments[1], arguments[3], arguments[4])
-            if script == COUNT:
-                return len(server.after(key, StreamId.parse(arguments[1][1:])))
-            assert script == REPACK
-            ids, most = server.state.ids.get(key, []), int(arguments[1])
-            return str(ids[most]).encode() if len(ids) > most else None
-
-        return self.do(run)
 
     def pipeline(self, transaction: bool = True) -> Pipeline:
         return Pipeline(self)
 
     def transaction(self, run: Callable[[Any], None], *watched: str) -> None:
-        while True:
+        is_done = False
+        while not is_done:
             pipeline = Pipeline(self)
-            versions = self.do(lambda server: (server.run, [server.touched(key) for key in watched]))
+            seen = self.do(lambda server: (server.run, [server.touched(key) for key in watched]))
+            pipeline.is_queueing = False
             run(pipeline)
-            queued = pipeline.queued
 
-            def execute(server: Server, versions: Any = versions, queued: Any = queued) -> bool:
-                if server.run != versions[0]:
+            def execute(server: Server, queued: list[Command] = pipeline.queued, seen: Any = seen) -> bool:
+                if server.run != seen[0]:
                     raise redis.ConnectionError("Connection closed by server.")
-                if [server.touched(key) for key in watched] != versions[1]:
-                    return False
-                for command in queued:
+                is_same = [server.touched(key) for key in watched] == seen[1]
+                for command in queued if is_same else ():
                     command(server)
-                return True
+                return is_same
 
-            if self.do(execute):
-                return
+            is_done = self.do(execute)
 
 
 class Pipeline:
-    """Commands that are sent together: a blocking read and a text, or a transaction, whose reads come first."""
+    """Commands that are sent together: a blocking read and a text, or a transaction, which reads before `multi`."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client
-        self.queued: list[Callable[[Server], Any]] = []
-        self.get, self.xinfo_stream, self.xrevrange = client.get, client.xinfo_stream, client.xrevrange
-        self.info, self.hgetall = client.info, client.hgetall
+        self._client, self.queued, self.is_queueing = client, list[Command](), True
+        self._is_due: Command | None = None
+        self._block_s = 0.0
 
     def __enter__(self) -> Pipeline:
-        self.get = lambda key: self.queued.append(lambda server: server.state.texts.get(key))
         return self
 
     def __exit__(self, *_: object) -> None:
         """Nothing is left."""
 
-    def xread(self, streams: dict[str, str], count: int, block: int | None) -> None:
-        ((key, after),) = streams.items()
-        position, self._block_s = StreamId.parse(after), (block or 0) / 1000
-
-        def read(server: Server) -> list[Any]:
-            entries = _raw(server.after(key, position)[:count])
-            return [(key.encode(), entries)] if entries else []
-
-        self.queued.append(read)
-        self._is_due = lambda server: bool(server.after(key, position))
-
-    def execute(self) -> list[Any]:
-        is_due = self._is_due if self._block_s else None
-        return self._client.do(lambda server: [command(server) for command in self.queued], is_due, self._block_s)
-
     def multi(self) -> None:
         """What follows is executed at once, if nobody has changed what is watched."""
+        self.is_queueing = True
 
-    def set(self, key: str, value: str) -> None:
-        self.queued.append(lambda server: server.set(key, value.encode()))
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if not self.is_queueing:
+            return getattr(self._client, name)  # type: ignore[no-any-return]
+        return lambda *arguments, **options: self._queue(lambda server: getattr(server, name)(*arguments, **options))
 
-    def hset(self, key: str, mapping: dict[str, bytes]) -> None:
-        fields = {name.encode(): value for name, value in mapping.items()}
-        self.queued.append(lambda server: server.state.hashes.setdefault(key, {}).update(fields))
+    def _queue(self, command: Command) -> None:
+        self.queued.append(command)
 
-    def expire(self, key: str, seconds: int) -> None:
-        """No world lasts so long."""
+    def xread(self, streams: dict[str, str], count: int, block: int | None) -> None:
+        self._queue(lambda server: server.xread(streams, count))
+        if block:
+            self._is_due, self._block_s = lambda server: bool(server.xread(streams, 1)), block / 1000
 
-    def delete(self, key: str) -> None:
-        self.queued.append(lambda server: server.state.hashes.pop(key, None))
-
-    def xadd(self, key: str, fields: dict[Any, Any], id: str) -> None:
-        self.queued.append(lambda server: server.xadd(key, _encoded(fields), id))
+    def execute(self) -> list[Any]:
+        return self._client.do(  # type: ignore[no-any-return]
+            lambda server: [command(server) for command in self.queued], self._is_due, self._block_s
+        )
 
 
 class Connection:
@@ -372,7 +352,7 @@ class Connection:
         if "NOMKSTREAM" in rest:
             return await self._reply(lambda server: None)
         fields = dict(zip(*[iter(arguments[2:])] * 2, strict=True))
-        return await self._reply(lambda server: str(server.xadd(key, fields)).encode())
+        return await self._reply(lambda server: server.xadd(key, fields))
 
     async def _reply(self, command: Callable[[Server], Any]) -> Any:
         if not self._is_open:
@@ -412,10 +392,6 @@ class Connection:
     def close(self) -> None:
         if self._is_open:
             asyncio.get_running_loop().call_soon(self.lose)
-
-
-def _encoded(fields: dict[Any, Any]) -> Fields:
-    return {_bytes(name): _bytes(value) for name, value in fields.items()}
 
 
 def _bytes(value: Any) -> bytes:

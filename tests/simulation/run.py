@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import functools
 import gc
 import multiprocessing
@@ -185,7 +186,7 @@ class Simulation:
         self.cluster.server.start()
 
     async def _copy_redis(self) -> None:
-        self.copies.append(self.cluster.server.copy())
+        self.copies.append(copy.deepcopy(self.cluster.server.state))
 
     async def _replace_redis(self) -> None:
         server = self.cluster.server

@@ -49,9 +49,10 @@ def forget(places: Places, job_id: str, user: str, position: StreamId) -> Iterat
     """
     places.log.files.settle()  # nothing may leave the stream before
     if user:
+        # First: a forgetting that was killed may have had the number of this process, which is in the names.
+        exclusion.remove_leftovers(places.data)
         for user_id in places.log.ids_of(user, position):  # before the log is rewritten, which tells them
             forget_in_snapshots(places.data, user_id)
-        exclusion.remove_leftovers(places.data)
         list_files.remove_all(places.data)
         yield 0.2
         places.log.rewrite_without(user, position)

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,6 +154,15 @@ def test_one_revision_of_a_snapshot_stays(whole: Whole) -> None:
     assert not snapshot.holds_user(folder, left, "u1")
     assert live_versions.read(whole.data) == {"als": left}
     assert [info.live for info in whole.hotswap.models()] == [True]
+
+
+def test_what_a_killed_process_of_the_same_number_left_is_no_obstacle(whole: Whole) -> None:
+    """In a container each start gives a process the same number."""
+    whole.send(events()[:300])
+    version = whole.train("als", n_factors=4, n_epochs=1)
+    (whole.data / "snapshots" / f".{version}.1.{os.getpid()}.tmp").mkdir()
+    position = whole.subject("forget", "u1")
+    assert whole.ended(whole.jobs.submit_forgetting("u1", position)).state == "succeeded"
 
 
 @pytest.mark.parametrize("step", ["rewrite_without", "remove_temporaries", "clear_rejected", "rewrite_aof"])

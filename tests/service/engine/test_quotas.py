@@ -1,11 +1,16 @@
 """Quotas of a data set: what adds is refused, what is there stays and may be deleted, and the figures are shown."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from service.__main__ import run
+from service.cli.client import Client
+from service.cli.importer import ImportFailed
 from service.engine.quotas import NEAR, QuotaExceeded, Quotas, bytes_of
 from service.engine.state.history import History
+from service.extras.kafka.kafka_bridge import Bridge
 from service.settings.settings import Settings
 from service.storage.events import (
     Entry,
@@ -22,7 +27,9 @@ from service.storage.events import (
 )
 from service.storage.item_changes import ItemChange
 from service.storage.user_changes import UserChange
+from tests.service.extras.kafka.test_kafka_bridge import TOPIC, Consumer, Kafka, Partition
 from tests.service.local import Local, serving
+from tests.service.process import Service
 from tests.service.waiting import eventually
 
 RATINGS = [RatingEvent("ann", "a", 5.0, 1.0), RatingEvent("ann", "b", 4.0, 1.0), RatingEvent("bob", "a", 3.0, 1.0)]
@@ -149,3 +156,44 @@ def test_a_service_with_all_its_users_takes_ratings_of_these(tmp_path: Path) -> 
         assert local.request("PUT", "/users/eve", json={"tags": {"kind": ["adult"]}}).status_code == 507
         assert local.request("DELETE", "/admin/users/bob").status_code == 202
         eventually(lambda: not is_full(local, {"user": "eve", "item": "a", "rating": 5}))
+
+
+def test_an_import_and_a_bridge_from_kafka_end_at_a_quota_and_lose_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, kafka = tmp_path / "first.csv", tmp_path / "second.csv", Kafka()
+    first.write_text("user,item,rating\n" + "".join(f"ann,a{n},5\n" for n in range(10)))
+    second.write_text("user,item,rating\n" + "".join(f"bob,b{n},4\n" for n in range(5)))
+    kafka.add(3)
+    service = Service(tmp_path / "data", fronts=1, worker=False, quota_ratings=10)
+    address = str(service.client.base_url)
+
+    def bridge(client: Client) -> Bridge:
+        consumer: Any = Consumer(kafka)
+        made = Bridge(consumer, client, "/ratings", Partition)
+        consumer.subscribe([TOPIC], made._assigned, made._revoked)
+        return made
+
+    def held() -> dict[str, float]:
+        return {quota["name"]: quota["held"] for quota in service.api.get("/admin/stats")["quotas"]}
+
+    try:
+        assert run(["import", str(first), "--url", address]) == 0
+        eventually(lambda: held()["ratings"] == 10)
+        again = {"user": "ann", "item": "a0", "rating": 5}
+        eventually(lambda: service.client.post("/ratings", json=again).status_code == 507)
+        assert run(["import", str(second), "--url", address]) == 1
+        assert "507 Quota exceeded: The data set holds 10 of at most 10 ratings" in capsys.readouterr().err
+        with Client(address) as client:
+            with pytest.raises(ImportFailed, match="507 Quota exceeded"):
+                bridge(client).step()
+            assert kafka.committed_by_place[0].offset == 3
+            assert held()["ratings"] == 10
+            assert service.client.delete("/admin/users/ann").status_code == 202
+            eventually(lambda: held()["ratings"] == 0)
+            eventually(lambda: run(["import", str(second), "--url", address]) == 0)
+            bridge(client).step()
+        assert kafka.committed_by_place[0].offset == 4
+        eventually(lambda: held()["ratings"] == 6)
+    finally:
+        service.stop()

@@ -147,6 +147,7 @@ class Simulation:
             self._restart_redis,
             self._replace_redis,
             self._replace_redis,
+            self._replace_redis,
             self._hang_redis,
             self._slow_redis,
             self._fail_disk,
@@ -196,12 +197,13 @@ class Simulation:
         server.behind_s = self.chance.choice(CLOCKS_S)
         self.cluster.note(f"last {state.last.get(DEFAULT.ratings)}, behind {server.behind_s}")
         self.copies.clear()
-        if self.chance.random() < 0.3:  # what ran beside it is lost with it
+        meets = self.chance.choice((None, self._kill, self._hang_redis))
+        if meets == self._kill:  # what ran beside it is lost with it
             await self._kill()
         server.start(state)
         self.has_lost = True
         self._excuse(self._processes())
-        if self.chance.random() < 0.5:  # all connect at once
+        if meets == self._hang_redis:  # all connect at once
             await asyncio.sleep(self.chance.random() * 0.6)
             await self._hang_redis()
 

@@ -12,7 +12,7 @@ import pytest
 
 from service.extras.stores import publisher
 from service.storage import archiver, exclusion, files
-from service.storage.events import ZERO
+from service.storage.events import ZERO, StreamId
 from service.storage.log.segment_folder import SegmentFolder
 from service.storage.streams import verification
 from service.storage.streams.stream import Stream
@@ -147,9 +147,12 @@ def a_new_process_goes_first(patch: pytest.MonkeyPatch) -> None:
 
 def others_may_hang(patch: pytest.MonkeyPatch) -> None:
     """A process went on while Redis did not answer the others."""
-    patch.setattr(
-        Verification, "_await_others", lambda self, run, floor: vars(verification)["time"].sleep(verification.OTHERS_S)
-    )
+
+    def wait(self: Any, run: str, floor: StreamId) -> None:
+        vars(verification)["time"].sleep(verification.OTHERS_S)
+        self._change(run, lambda pipeline: self._offer(pipeline, floor))
+
+    patch.setattr(Verification, "_await_others", wait)
 
 
 def joined_too_late(patch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ from tests.simulation.bucket import Bucket, Store
 from tests.simulation.disk import Disk
 from tests.simulation.redis_server import Client, Connection, Server
 from tests.simulation.truth import Learned, Truth
-from tests.simulation.virtual import PROCESS, Clock, Process, Threading, World
+from tests.simulation.virtual import PROCESS, Event, Lock, Process, World
 
 URL, STORE_URL = "redis://simulated", "memory://store"
 END = StreamId(2**62, 0)
@@ -116,7 +116,9 @@ class Cluster:
 
     def patches(self) -> Iterator[tuple[Any, str, Any]]:
         """Owner, name and value of each."""
-        clock, threads = Clock(self.world), Threading(self.world)
+        world = self.world
+        clock = SimpleNamespace(monotonic=world.time, perf_counter=world.time, sleep=world.sleep, time=world.wall_s)
+        threads = SimpleNamespace(Event=functools.partial(Event, world), Lock=functools.partial(Lock, world))
         for name, module in tuple(sys.modules.items()):
             if name.startswith(
                 ("service.storage", "service.extras.stores", "service.engine", "service.base", "service.jobs")

@@ -18,7 +18,7 @@ from service.storage.errors import StreamUnavailable
 from service.storage.events import ZERO, StreamId
 from service.storage.streams.redis_client import COUNT, REPACK, SOCKET_TIMEOUT_S, TRIM
 from service.storage.streams.stream_writer import REPLY_TIMEOUT_S
-from tests.simulation.virtual import START_S, World
+from tests.simulation.virtual import World
 
 Fields = dict[bytes, bytes]
 Command = Callable[["Server"], Any]
@@ -99,7 +99,7 @@ class Server:
     @property
     def clock_s(self) -> float:
         """Its wall clock."""
-        return START_S + self.world.time() + self.world.skew_s - self.behind_s
+        return self.world.wall_s() - self.behind_s
 
     def touched(self, key: str) -> int:
         """How often a key was changed."""

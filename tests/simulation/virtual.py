@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import functools
-import heapq
 import random
 from collections.abc import Callable
 from typing import Any
@@ -49,24 +47,6 @@ NOBODY = Process("nobody")
 _EventLoop: Any = asyncio.BaseEventLoop  # whose methods are replaced by simpler ones
 
 
-class Timer:
-    """What shall happen at a time."""
-
-    __slots__ = ("arguments", "callback", "is_cancelled", "time_s")
-
-    def __init__(self, time_s: float, callback: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        self.time_s, self.callback, self.arguments, self.is_cancelled = time_s, callback, arguments, False
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
-
-    def cancelled(self) -> bool:
-        return self.is_cancelled
-
-    def when(self) -> float:
-        return self.time_s
-
-
 class World(_EventLoop):  # type: ignore[misc]
     """The event loop, and the clock of everything.
 
@@ -79,9 +59,7 @@ class World(_EventLoop):  # type: ignore[misc]
     def __init__(self, seed: int) -> None:
         super().__init__()
         self.seed, self.random = seed, random.Random(seed)
-        self._now, self.skew_s = 0.0, 0.0
-        self._timers: list[tuple[float, int, Timer]] = []
-        self._n_timers = 0
+        self._now, self.skew_s, self._selector = 0.0, 0.0, self
         self._threads: list[greenlet.greenlet] = []
         self._hub = greenlet.getcurrent()
         self._is_over = False
@@ -97,38 +75,22 @@ class World(_EventLoop):  # type: ignore[misc]
         """Monotonic seconds."""
         return self._now
 
-    def call_at(self, when: float, callback: Callable[..., Any], *args: Any, context: Any = None) -> Any:
-        """Call `callback` at a time; without a context, and with a cheaper handle than that of asyncio."""
-        timer = Timer(when, callback, args)
-        self._n_timers += 1
-        heapq.heappush(self._timers, (when, self._n_timers, timer))
-        return timer
+    def wall_s(self) -> float:
+        """Seconds of the wall clock of the host."""
+        return START_S + self._now + self.skew_s
 
-    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any, context: Any = None) -> Any:
-        """See `call_at`."""
-        return self.call_at(self._now + delay, callback, *args)
+    def select(self, timeout: float | None) -> list[Any]:
+        """Called when nothing is due: let the time pass until the next event."""
+        if timeout is None:
+            raise RuntimeError("the world stands still: nothing is left to happen")
+        self._now += timeout
+        return []
 
-    def _run_once(self) -> None:
-        """Run what is due; if nothing is, let the time pass until the next event."""
-        if not self._ready:
-            if not self._timers:
-                raise RuntimeError("the world stands still: nothing is left to happen")
-            when, _, timer = heapq.heappop(self._timers)
-            self._now = max(self._now, when)
-            if not timer.is_cancelled:
-                try:
-                    timer.callback(*timer.arguments)
-                except Exception as error:
-                    self.failures.append(error)
-        for _ in range(len(self._ready)):
-            handle = self._ready.popleft()
-            if not handle.cancelled():
-                handle._run()
+    def _process_events(self, events: list[Any]) -> None:
+        """Nothing happens outside."""
 
     def _write_to_self(self) -> None:
         """Nobody waits outside."""
-
-    call_soon_threadsafe = asyncio.BaseEventLoop.call_soon
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         """Run a blocking call of the current process on a thread of its own."""
@@ -246,19 +208,7 @@ def _settle(future: asyncio.Future[Any], settle: Callable[[Any], None], outcome:
         settle(outcome)
 
 
-# --- stand for the modules `time` and `threading`
-
-
-class Clock:
-    """`time` of the service."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self.monotonic, self.perf_counter, self.sleep = world.time, world.time, world.sleep
-
-    def time(self) -> float:
-        """Seconds of the wall clock."""
-        return START_S + self._world.time() + self._world.skew_s
+# --- stand for those of `threading`
 
 
 class Event:
@@ -287,22 +237,12 @@ class Lock:
     """`threading.Lock`."""
 
     def __init__(self, world: World) -> None:
-        self._world, self._is_held = world, False
-        self._waiting: list[Callable[[], None]] = []
+        self._is_free = Event(world)
+        self._is_free.set()
 
     def __enter__(self) -> None:
-        if self._is_held:
-            self._world.wait_until(lambda: not self._is_held, self._waiting, None)
-        self._is_held = True
+        self._is_free.wait()
+        self._is_free.clear()
 
     def __exit__(self, *_: object) -> None:
-        self._is_held = False
-        for wake in tuple(self._waiting):
-            wake()
-
-
-class Threading:
-    """`threading` of the service."""
-
-    def __init__(self, world: World) -> None:
-        self.Event, self.Lock = functools.partial(Event, world), functools.partial(Lock, world)
+        self._is_free.set()

@@ -19,6 +19,7 @@ import numpy as np
 from gpu.algorithms import params_for
 from gpu.base.backend import HOST
 from gpu.data.model import Model
+from service.base import threads
 from service.base.errors import NotReady, ServiceError
 from service.base.threads import PartThread
 from service.engine import compilation, model_swap
@@ -37,7 +38,7 @@ from service.storage import archiver, exclusion, files
 from service.storage.archive import ReportedArchive
 from service.storage.archiver import Archiver
 from service.storage.errors import LogUnavailable
-from service.storage.events import NOOP_VERSION, ZERO, Entry, StreamId
+from service.storage.events import NOOP_VERSION, Entry, StreamId
 from service.storage.log import segment
 from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import live_versions, snapshot, version_names
@@ -45,6 +46,7 @@ from service.storage.snapshots.forgetting import without_forgotten
 from service.storage.streams import stream, stream_writer
 from service.storage.streams.stream import Stream
 from service.storage.streams.verification import Loss
+from tests.service.logs import contents
 from tests.simulation import columns
 from tests.simulation.bucket import Bucket, Store
 from tests.simulation.disk import Disk
@@ -53,7 +55,6 @@ from tests.simulation.truth import Learned, Truth
 from tests.simulation.virtual import PROCESS, Event, Lock, Process, World
 
 URL, STORE_URL = "redis://simulated", "memory://store"
-END = StreamId(2**62, 0)
 LOOK_S, RETRY_S = 0.5, 0.5  # seconds between looks of a process at another
 # What takes an hour of the service takes seconds of a world.
 SHORT = {
@@ -67,6 +68,18 @@ SHORT = {
     (publisher, "POLL_S"): 1.0,
     (publisher, "LOOK_EVERY_S"): 5.0,
 }
+
+
+ROOMS = "service.storage", "service.extras.stores", "service.engine", "service.base", "service.jobs"
+
+
+@functools.cache
+def timed() -> list[tuple[Any, str]]:
+    """The modules of the service that use `time` or `threading`, with the name."""
+    modules = [module for name, module in sys.modules.items() if name.startswith(ROOMS)]
+    found = [(module, "time") for module in modules if getattr(module, "time", None) is time]
+    found += [(module, "threading") for module in modules if getattr(module, "threading", None) is threading]
+    return [each for each in found if each != (threads, "threading")]
 
 
 class Ignore:
@@ -91,7 +104,7 @@ class Cluster:
         self.engines: dict[int, Engine] = {}  # by the number of the replica
         self.jobs: list[tuple[str, StreamId]] = []  # forgettings that are not done
         self.trains = False
-        self.new_version: Callable[[], str] = str
+        self._n_versions = 0
         self.server.on_add = self.truth.added
         self.lines: list[str] = []  # what happened
         self._running: dict[PartThread, list[Callable[[], None]]] = {}  # and who waits for the end of each
@@ -104,34 +117,30 @@ class Cluster:
         """Add a line."""
         self.lines.append(f"{self.world.time():.3f} {text}")
 
-    def run(self, process: Process, part: Any) -> None:
-        """Call `part.start` as a process."""
-        token = PROCESS.set(process)
-        try:
-            part.start()
-        finally:
-            PROCESS.reset(token)
+    def new_version(self) -> str:
+        """The version of the next snapshot."""
+        self._n_versions += 1
+        return f"als-20270115T08{self._n_versions // 60:02}{self._n_versions % 60:02}-{self._n_versions:04x}"
 
     # --- in place of what the service uses
 
     def patches(self) -> Iterator[tuple[Any, str, Any]]:
         """Owner, name and value of each."""
         world = self.world
-        clock = SimpleNamespace(monotonic=world.time, perf_counter=world.time, sleep=world.sleep, time=world.wall_s)
-        threads = SimpleNamespace(Event=functools.partial(Event, world), Lock=functools.partial(Lock, world))
-        for name, module in tuple(sys.modules.items()):
-            if name.startswith(
-                ("service.storage", "service.extras.stores", "service.engine", "service.base", "service.jobs")
-            ):
-                if getattr(module, "time", None) is time:
-                    yield module, "time", clock
-                if getattr(module, "threading", None) is threading and name != "service.base.threads":
-                    yield module, "threading", threads
-        yield PartThread, "start", _method(self._start)
-        yield PartThread, "join", _method(self._join)
+        stands_for = {
+            "time": SimpleNamespace(
+                monotonic=world.time, perf_counter=world.time, sleep=world.sleep, time=world.wall_s
+            ),
+            "threading": SimpleNamespace(Event=functools.partial(Event, world), Lock=functools.partial(Lock, world)),
+        }
+        for module, name in timed():
+            yield module, name, stands_for[name]
+        # A class binds these, as it would not bind methods.
+        yield PartThread, "start", lambda thread: self._start(thread)  # noqa: PLW0108
+        yield PartThread, "join", lambda thread: self._join(thread)  # noqa: PLW0108
         yield files, "fsync", self._fsync
         yield files, "rename", self._rename
-        yield files.FileLock, "__init__", _method(self._own)
+        yield files.FileLock, "__init__", lambda lock, descriptor: self._own(lock, descriptor)  # noqa: PLW0108
         yield segment, "pq", columns
         yield stream, "connect", lambda url: Client(self.server)
         yield stream_writer, "Connection", Connection
@@ -247,11 +256,10 @@ class Front:
 
     def __init__(self, cluster: Cluster, number: int) -> None:
         self.process = Process(f"front {number}")
-        token = PROCESS.set(self.process)
         settings: Any = SimpleNamespace(data=cluster.data(number), redis=URL, max_waiting=1000, keyspace=DEFAULT)
-        self.serving = FrontServing(settings, number, "front")  # type: ignore[arg-type]
-        self.serving.start()
-        PROCESS.reset(token)
+        connect: Any = number  # which the `Link` of a world takes in its place
+        self.serving: FrontServing = self.process.run(lambda: FrontServing(settings, connect, "front"))
+        self.process.run(self.serving.start)
 
 
 class Engine:
@@ -276,9 +284,9 @@ class Engine:
         if follows:
             store: Any = Store(STORE_URL)
             self.follower = Follower(store, self.data, self.log, lambda: self.as_of, lambda reason: None, self.fail)
-            cluster.run(self.process, self.follower)
+            self.process.run(self.follower.start)
         wait: Any = (lambda stopping: None) if self.follower is None else self.follower.wait
-        cluster.run(self.process, Learner(self, self.stream, self.log, wait))  # type: ignore[arg-type]
+        self.process.run(Learner(self, self.stream, self.log, wait).start)  # type: ignore[arg-type]
         world.task(self.process, self._boot())
         cluster.engines[number] = self
 
@@ -288,7 +296,7 @@ class Engine:
                 await asyncio.to_thread(self.stream.verify)
                 break
             await asyncio.sleep(RETRY_S)
-        self._cluster.run(self.process, self.hotswap)
+        self.process.run(self.hotswap.start)
         while True:
             with contextlib.suppress(ServiceError):
                 await self.stream.writer.check_writable()
@@ -325,7 +333,7 @@ class Engine:
 
     def load(self, log: RatingLog) -> Future[None]:
         done: Future[None] = Future()
-        self.learned.apply([entry for entries in log.entries(ZERO, END) for entry in entries])
+        self.learned.apply(contents(log))
         self.learned.is_loaded = True
         self.stages.report("rating log")
         done.set_result(None)
@@ -394,9 +402,9 @@ class Worker:
             except (ServiceError, OSError, asyncio.CancelledError):
                 await asyncio.sleep(RETRY_S)
         self.archiver = Archiver(self.stream, self.log, self._fail, self.publisher)
-        self._cluster.run(self.process, self.archiver)
+        self.process.run(self.archiver.start)
         if self.publisher is not None:
-            self._cluster.run(self.process, self.publisher)
+            self.process.run(self.publisher.start)
         self._cluster.world.thread(self.process, self._supervise)
         while True:
             engine = self._engine_of()
@@ -438,14 +446,8 @@ class Worker:
 
     def _check_forgotten(self, user: str, position: StreamId) -> None:
         truth = self._cluster.truth
-        rows = [
-            entry.id
-            for entries in self.log.entries(ZERO, position)
-            for entry in entries
-            if entry.kind == "rating"
-            for rating in entry.ratings
-            if rating.user == user and entry.id < position
-        ]
+        entries = [entry for entry in contents(self.log) if entry.id < position]
+        rows = [entry.id for entry in entries if user in {rating.user for rating in entry.ratings}]
         truth.check(not rows, f"{user} was forgotten and is in the log at {rows}")
         for version in snapshot.versions(self.data / "snapshots"):
             holds = snapshot.holds_user(self.data / "snapshots", version, user)
@@ -459,8 +461,7 @@ class Worker:
             return
         with lock:
             watermark = self.log.last_id()
-            entries = [entry for entries in self.log.entries(ZERO, watermark) for entry in entries]
-            ratings = [rating for entry in entries for rating in entry.ratings]
+            ratings = [rating for entry in contents(self.log) for rating in entry.ratings]
             users, items = (sorted({getattr(rating, name) for rating in ratings}) for name in ("user", "item"))
             if not users:
                 return
@@ -473,15 +474,6 @@ class Worker:
             version = without_forgotten(self.data, self.log, version)
             live_versions.activate(self.data, version_names.name_of(version), version)
             live_versions.prune(self.data, version_names.name_of(version))
-
-
-def _method(call: Callable[..., Any]) -> Callable[..., Any]:
-    """What a class can have as a method."""
-
-    def method(*arguments: Any) -> Any:
-        return call(*arguments)
-
-    return method
 
 
 def a_stream(log: RatingLog, loss: Loss) -> Stream:

@@ -216,22 +216,16 @@ class Client:
 
     def __init__(self, server: Server) -> None:
         self._server, self._world = server, server.world
-        self._idle: list[int] = []  # run of the server of each connection that waits for a command
 
     def close(self) -> None:
         """Close all connections."""
 
-    def _connect(self) -> int:
-        if not self._server.is_up:
-            raise redis.ConnectionError("refused")
-        run = self._idle.pop() if self._idle else self._server.run
-        return run if run == self._server.run else self._server.run  # a closed one is opened again, in silence
-
-    def do(
-        self, command: Callable[[Server], Any], is_due: Callable[[Server], bool] | None = None, timeout_s: float = 0.0
-    ) -> Any:
+    def do(self, command: Command, is_due: Command | None = None, timeout_s: float = 0.0) -> Any:
         """Send a command, have it executed, when it `is_due` or late, and wait for the reply."""
-        run, server = self._connect(), self._server
+        server = self._server
+        if not server.is_up:
+            raise redis.ConnectionError("refused")
+        run = server.run  # a connection that was closed is opened again, in silence
         self._travel(run)
         if is_due is not None:
             self._world.wait_until(lambda: run != server.run or is_due(server), server.changed, timeout_s)
@@ -240,7 +234,6 @@ class Client:
         value = command(server)
         if self._world.random.random() < server.reply_share:
             self._travel(run)
-        self._idle.append(run)
         return value
 
     def _travel(self, run: int) -> None:
@@ -255,21 +248,20 @@ class Client:
             raise redis.ConnectionError("Connection closed by server.")
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        return lambda *arguments, **options: self.do(lambda server: getattr(server, name)(*arguments, **options))
+        return lambda *given, **options: self.do(lambda server: getattr(server, name)(*given, **options))
 
     def blpop(self, keys: list[str], timeout: float) -> None:
         """Nobody pushes."""
         self.do(lambda server: None, lambda server: False, timeout)
 
     def pipeline(self, transaction: bool = True) -> Pipeline:
-        return Pipeline(self)
+        return Pipeline(self, is_queueing=True)
 
     def transaction(self, run: Callable[[Any], None], *watched: str) -> None:
         is_done = False
         while not is_done:
-            pipeline = Pipeline(self)
+            pipeline = Pipeline(self, is_queueing=False)
             seen = self.do(lambda server: (server.run, [server.touched(key) for key in watched]))
-            pipeline.is_queueing = False
             run(pipeline)
 
             def execute(server: Server, queued: list[Command] = pipeline.queued, seen: Any = seen) -> bool:
@@ -286,8 +278,9 @@ class Client:
 class Pipeline:
     """Commands that are sent together: a blocking read and a text, or a transaction, which reads before `multi`."""
 
-    def __init__(self, client: Client) -> None:
-        self._client, self.queued, self.is_queueing = client, list[Command](), True
+    def __init__(self, client: Client, *, is_queueing: bool) -> None:
+        self._client, self._is_queueing = client, is_queueing
+        self.queued: list[Command] = []
         self._is_due: Command | None = None
         self._block_s = 0.0
 
@@ -299,25 +292,20 @@ class Pipeline:
 
     def multi(self) -> None:
         """What follows is executed at once, if nobody has changed what is watched."""
-        self.is_queueing = True
+        self._is_queueing = True
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if not self.is_queueing:
-            return getattr(self._client, name)  # type: ignore[no-any-return]
-        return lambda *arguments, **options: self._queue(lambda server: getattr(server, name)(*arguments, **options))
-
-    def _queue(self, command: Command) -> None:
-        self.queued.append(command)
+        if not self._is_queueing:
+            return getattr(self._client, name)
+        return lambda *given, **options: self.queued.append(lambda server: getattr(server, name)(*given, **options))
 
     def xread(self, streams: dict[str, str], count: int, block: int | None) -> None:
-        self._queue(lambda server: server.xread(streams, count))
+        self.queued.append(lambda server: server.xread(streams, count))
         if block:
             self._is_due, self._block_s = lambda server: bool(server.xread(streams, 1)), block / 1000
 
     def execute(self) -> list[Any]:
-        return self._client.do(  # type: ignore[no-any-return]
-            lambda server: [command(server) for command in self.queued], self._is_due, self._block_s
-        )
+        return self._client.do(lambda server: [command(server) for command in self.queued], self._is_due, self._block_s)
 
 
 class Connection:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
+import pytest
 import structlog
 
 from service.base.errors import ServiceError
@@ -19,11 +20,12 @@ from service.settings.keyspace import DEFAULT
 from service.storage.errors import CorruptLiveFile, CorruptLog, CorruptSnapshot
 from service.storage.events import ZERO, RatingEvent, StreamId, encode_ratings, encode_subject
 from service.storage.log.rating_log import RatingLog
-from service.storage.log.segment_folder import span_of
 from service.storage.snapshots import live_versions, snapshot
+from tests.service.logs import contents
 from tests.simulation.disk import BROKEN, NO_SPACE
-from tests.simulation.processes import END, Cluster, Engine, Front, Worker
+from tests.simulation.processes import Cluster, Engine, Front, Worker
 from tests.simulation.redis_server import State
+from tests.simulation.truth import last_of
 from tests.simulation.virtual import Process, World
 
 FAULTS_S = 8.0  # seconds during which things fail
@@ -50,8 +52,7 @@ class Simulation:
         self.copies: list[State] = []  # of Redis, the oldest first
         self.users = Process("users")
         self.has_lost = self.is_over = False
-        self.n_written = self.n_versions = 0
-        self.cluster.new_version = self._new_version
+        self.n_written = 0
         self.cluster.server.on_trim = self._trimmed
         # A front whose engine is away cannot offer what only it has before another process goes on.
         self.cluster.server.on_verified = lambda: self._excuse(
@@ -74,10 +75,6 @@ class Simulation:
                 self.world.end()
                 self.cluster.disk.remove()
         return self.cluster.truth.broken + [f"{type(error).__name__}: {error}" for error in self.world.failures]
-
-    def _new_version(self) -> str:
-        self.n_versions += 1
-        return f"als-20270115T08{self.n_versions // 60:02}{self.n_versions % 60:02}-{self.n_versions:04x}"
 
     # --- processes
 
@@ -229,7 +226,7 @@ class Simulation:
         """Excuse entries that neither Redis nor the log has, nor any of these processes."""
         if not self.has_lost:
             return
-        cluster, logged = self.cluster, self._logged()
+        cluster, logged = self.cluster, last_of(self._durable())
         there = cluster.server.state.fields.get(DEFAULT.ratings, {})
         tails = [each.serving._tail if isinstance(each, Front) else each.stream._tail for each in holders]
         held = set().union(*(tail.ids() for tail in tails))
@@ -238,17 +235,13 @@ class Simulation:
         }
         cluster.jobs = [job for job in cluster.jobs if job[1] not in cluster.truth.excused]  # Redis has lost these, too
 
-    def _logged(self) -> StreamId:
-        folder = self.cluster.data(WORKER if self.has_store else 0) / "ratings"
-        spans = filter(None, map(span_of, self.cluster.disk.names(folder)))
-        return max((last for _, last in spans), default=ZERO)
+    def _durable(self) -> list[str]:
+        """The names of the segments that no power cut can take away."""
+        return self.cluster.disk.names(self.cluster.data(WORKER if self.has_store else 0) / "ratings")
 
     def _trimmed(self, upto: StreamId, removed: list[StreamId]) -> None:
-        folder = self.cluster.data(WORKER if self.has_store else 0) / "ratings"
-        self.cluster.truth.trimmed(upto, removed, self.cluster.disk.names(folder))
-        if self.has_store:
-            published = self.cluster.bucket.segments()
-            self.cluster.truth.trimmed(upto, removed, published)
+        for names in (self._durable(), *([self.cluster.bucket.segments()] if self.has_store else [])):
+            self.cluster.truth.trimmed(upto, removed, names)
 
     # --- the end
 
@@ -291,8 +284,7 @@ class Simulation:
         truth = self.cluster.truth
         try:
             for folder in {worker.log.folder for worker in self.workers.values()}:
-                log = RatingLog(folder)
-                entries = [entry for entries in log.entries(ZERO, END) for entry in entries]
+                entries = contents(RatingLog(folder))
                 truth.check_log(entries)
                 for engine in self.cluster.engines.values():
                     engine.learned.check(entries)
@@ -319,19 +311,15 @@ class Lines:
 @contextlib.contextmanager
 def patched(cluster: Cluster) -> Iterator[None]:
     """Let the service live in a world."""
-    patches = list(cluster.patches())
-    old = [(owner, name, vars(owner).get(name), name in vars(owner)) for owner, name, _ in patches]
-    for owner, name, value in patches:
-        setattr(owner, name, value)
-    config = structlog.get_config()
-    lines: Any = functools.partial(Lines, cluster)
-    structlog.configure(wrapper_class=lines)
+    config, lines = structlog.get_config(), functools.partial(Lines, cluster)
+    structlog.configure(wrapper_class=lines)  # type: ignore[arg-type]
     try:
-        yield
+        with pytest.MonkeyPatch.context() as patch:
+            for owner, name, value in cluster.patches():
+                patch.setattr(owner, name, value, raising=False)
+            yield
     finally:
         structlog.configure(**config)
-        for owner, name, value, had in reversed(old):
-            setattr(owner, name, value) if had else delattr(owner, name)
 
 
 Outcome = tuple[dict[int, list[str]], int]  # what worlds have broken, by seed, and how many entries all acknowledged

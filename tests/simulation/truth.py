@@ -23,6 +23,11 @@ def users_of(content: Content) -> set[str]:
     return {user for user, _, _ in content[1]} | ({content[2]} if content[0] == "forget" else set())
 
 
+def last_of(segments: Iterable[str]) -> StreamId:
+    """The last id that segments with these names have."""
+    return max((span[1] for span in map(span_of, segments) if span), default=ZERO)
+
+
 NOBODY = ""  # the user of what a forgetting leaves where the user was the first to rate an item
 NOTHING: Content = ("noop", (), None)
 
@@ -86,8 +91,7 @@ class Truth:
 
     def trimmed(self, upto: StreamId, removed: list[StreamId], durable: list[str]) -> None:
         """Redis has removed entries; `durable`: names of the files of the log that no power cut can take away."""
-        spans = [span for span in map(span_of, durable) if span]
-        logged = max((last for _, last in spans), default=ZERO)
+        logged = last_of(durable)
         for stream_id in removed:
             if stream_id in self.written:
                 self.check(stream_id <= logged, f"{stream_id} was trimmed, and the log ends at {logged}")

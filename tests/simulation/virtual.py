@@ -34,7 +34,14 @@ class Process:
     def __init__(self, name: str) -> None:
         self.name, self.is_alive = name, True
         self.on_kill: list[Callable[[], object]] = []
-        self.tasks: list[asyncio.Task[Any]] = []
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """Call as this process."""
+        token = PROCESS.set(self)
+        try:
+            return call()
+        finally:
+            PROCESS.reset(token)
 
     def kill(self) -> None:
         """End it as SIGKILL does: nothing of it runs again, no `finally` either."""
@@ -111,12 +118,7 @@ class World(_EventLoop):  # type: ignore[misc]
 
     def task(self, process: Process, coroutine: Any) -> asyncio.Task[Any]:
         """Start a task of a process; it ends with the process."""
-        token = PROCESS.set(process)
-        try:
-            task = self.create_task(coroutine)
-        finally:
-            PROCESS.reset(token)
-        process.tasks.append(task)
+        task = process.run(lambda: self.create_task(coroutine))
         process.on_kill.append(task.cancel)
         return task
 

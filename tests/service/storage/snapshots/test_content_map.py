@@ -1,3 +1,4 @@
+import contextlib
 import json
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from safetensors.numpy import save_file
 
 from service.storage.errors import NewerSnapshot
 from service.storage.snapshots import array_file, content_map
+from service.storage.snapshots.array_values import MAX_PARAMETER
 from service.storage.snapshots.content_map import ContentMap, ContentMaps, Features
 
 FEATURES = Features([("genre", "war"), ("genre", "love"), ("year", "1999")], 2)
@@ -82,6 +84,18 @@ def test_what_is_written_is_read(given: ContentMaps, tmp_path: Path) -> None:
         np.testing.assert_array_equal(one and one.weights, expected and expected.weights)
     with pytest.raises(ValueError, match=r"weights of float32 \([26], 4\), got float32 \([26], 5\)"):
         ContentMaps.read(tmp_path / "map", n_factors=3)
+
+
+def test_weights_have_bounds(tmp_path: Path) -> None:
+    for bound in (-MAX_PARAMETER, MAX_PARAMETER):
+        for weight, is_right in ((bound, True), (2 * bound, False), (np.nan, False)):
+            ContentMaps(None, ContentMap(OF_USERS.features, np.full((2, 5), weight, np.float32))).write(
+                tmp_path / "map"
+            )
+            with (
+                contextlib.nullcontext() if is_right else pytest.raises(ValueError, match="expected weights within 1e")
+            ):
+                ContentMaps.read(tmp_path / "map", n_factors=4)
 
 
 def test_maps_of_items_alone_have_the_bytes_of_format_1(tmp_path: Path) -> None:

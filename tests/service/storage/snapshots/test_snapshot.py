@@ -18,6 +18,7 @@ from service.storage.errors import CorruptSnapshot, NewerSnapshot, UnknownVersio
 from service.storage.snapshots import array_file, snapshot, snapshot_files, version_names
 from service.storage.snapshots.array_values import ArrayValues
 from service.storage.snapshots.content_map import ContentMap, ContentMaps, Features
+from service.storage.snapshots.forgetting import forget_in_snapshots
 from service.storage.snapshots.manifest import StoredCalibration
 
 USERS, ITEMS = ["ann", "b/ö"], ["x", "y", "z"]
@@ -310,6 +311,21 @@ def test_a_copy_without_a_user_has_everything_else(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.model.projections, before.projections)
     assert not snapshot.holds_user(tmp_path, copy.version, "ann")
     assert snapshot.holds_user(tmp_path, version, "ann")
+
+
+def test_no_power_cut_brings_a_forgotten_user_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "snapshots"
+    version, synced, sync = written(folder), list[tuple[Path, list[str]]](), files.sync
+
+    def noted(path: Path) -> None:
+        synced.append((path, snapshot.versions(folder)))
+        sync(path)
+
+    monkeypatch.setattr(files, "sync", noted)
+    for _ in range(2):  # also when it is gone: an earlier call may have failed there
+        synced.clear()
+        forget_in_snapshots(tmp_path, "ann")
+        assert synced[-1] == (folder, [f"{version}.1"])
 
 
 def test_a_revision_that_is_there_already_is_never_written_again(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ class Simulation:
         self.chance = self.world.chance("faults")
         self.cluster = Cluster(self.world)
         self.has_store = self.chance.random() < 0.25
-        self.cluster.trains = self.chance.random() < 0.2
+        self.cluster.trains = self.chance.random() < 0.4
         self.n_services = self.chance.choice((1, 1, 2))
         self.fronts: dict[int, Front] = {}
         self.workers: dict[int, Worker] = {}
@@ -211,8 +211,9 @@ class Simulation:
         self.cluster.server.latency_s = self.chance.choice((0.002, 0.03, 0.03))
 
     async def _fail_disk(self) -> None:
-        count = self.chance.randrange(1, 20)
-        self.cluster.disk.faults = [self.chance.choice((0, NO_SPACE, BROKEN)) for _ in range(count)]
+        share = self.chance.choice((0.2, 0.7))
+        faults = [self.chance.choice((NO_SPACE, BROKEN)) * (self.chance.random() < share) for _ in range(20)]
+        self.cluster.disk.faults = faults
 
     async def _lose_store(self) -> None:
         self.cluster.bucket.is_up = False
@@ -288,6 +289,12 @@ class Simulation:
                 truth.check_log(entries)
                 for engine in self.cluster.engines.values():
                     engine.learned.check(entries)
+            for folder in {worker.data / "snapshots" for worker in self.workers.values()}:
+                for version in snapshot.versions(folder):
+                    watermark = StreamId.parse(snapshot.read_manifest(folder, version).watermark)
+                    for user in truth.forgotten:
+                        is_kept = watermark >= truth.forgets[user] or not snapshot.holds_user(folder, version, user)
+                        truth.check(is_kept, f"{user} was forgotten and is in {version} at the end")
             for engine in self.cluster.engines.values():
                 for version in live_versions.read(engine.data).values():
                     snapshot.verify(engine.data / "snapshots", version)

@@ -174,7 +174,7 @@ PLANTED: dict[Callable[[pytest.MonkeyPatch], None], tuple[str, int]] = {
     trimmed_too_early: (EARLY, 0),
     no_file_synced: (EARLY, 0),
     no_folder_synced: (EARLY, 0),
-    committed_again: (FORGOTTEN, 1498),
+    committed_again: (FORGOTTEN, 177),
     settled_too_early: (EARLY, 0),
     a_new_process_goes_first: (LOST, 26),
     others_may_hang: (LOST, 22),

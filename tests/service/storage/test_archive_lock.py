@@ -22,6 +22,7 @@ VIEW = {"user": "ann", "item": "x", "type": "view"}
 def test_the_holder_says_what_it_reads(tmp_path: Path) -> None:
     assert format_of_holder(tmp_path / "missing") == FORMAT
     assert format_of_holder(tmp_path) == FORMAT
+    (tmp_path / MARK).write_text("of a longer one")
     lock = ArchiveLock.try_take(tmp_path)
     assert lock is not None
     assert ArchiveLock.try_take(tmp_path) is None

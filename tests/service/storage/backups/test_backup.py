@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import redis
+from msgspec import structs
 
 import gpu
 import service
@@ -122,6 +123,18 @@ def test_the_size_of_a_file_is_checked_before_it_is_read(tmp_path: Path, name: s
                 assert file.read() == content
             with pytest.raises(InvalidBackup, match=f"{member} with {len(content) + 1} bytes, got {len(content)}"):
                 opener(member, len(content) + 1)
+
+
+def test_a_backup_that_leads_elsewhere_or_is_newer_is_refused(data: Path, tmp_path: Path) -> None:
+    made = back_up(data, tmp_path / "backup")
+    assert decoded(made.encoded()) == made
+    total = next(iter(made.files.values()))
+    for name in ("snapshots/../secret", "/etc/passwd", "ratings/x", "notes.txt"):
+        with pytest.raises(InvalidBackup, match=f"expected names of files of a data folder, got '{name}'"):
+            decoded(structs.replace(made, files={**made.files, name: total}).encoded())
+    for newer in ({"format": made.format + 1}, {"data_format": made.data_format + 1}):
+        with pytest.raises(InvalidBackup, match=r"(upgrade|install)"):
+            decoded(structs.replace(made, **newer).encoded())
 
 
 def test_a_missing_segment_is_named(data: Path, tmp_path: Path) -> None:

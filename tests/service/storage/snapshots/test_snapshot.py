@@ -13,7 +13,7 @@ from gpu.algorithms import params_for
 from gpu.data.model import Model
 from gpu.data.signals import Calibration, before_calibration
 from gpu.ranking.item_terms import ItemTerms
-from service.storage import files
+from service.storage import exclusion, files
 from service.storage.errors import CorruptSnapshot, NewerSnapshot, UnknownVersion
 from service.storage.snapshots import array_file, snapshot, snapshot_files, version_names
 from service.storage.snapshots.array_values import ArrayValues
@@ -254,6 +254,9 @@ def test_all_is_on_the_disk_before_a_snapshot_has_its_name(tmp_path: Path, monke
     assert sorted(path.name for path in inner) == sorted(path.name for path in (tmp_path / version).iterdir())
     assert {path.parent for path in inner} == {folder}
     assert synced == [*inner, folder, tmp_path]
+    loaded = snapshot.load(tmp_path, version)
+    assert loaded.content.items is not None
+    assert loaded.content.items.features == features
 
 
 def test_of_versions_of_one_second_the_last_one_written_is_the_newest(tmp_path: Path) -> None:
@@ -282,6 +285,22 @@ def test_what_killed_writers_left_is_cleaned_however_young_it_is(tmp_path: Path)
     (tmp_path / ".lock").touch()
     snapshot.clean(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {version, ".lock"}
+
+
+def test_leftovers_stay_while_a_process_trains(tmp_path: Path) -> None:
+    version = written(tmp_path / "snapshots")
+    left = tmp_path / "snapshots" / f".{version}.gone", tmp_path / exclusion.WORK / "job"
+    exclusion.clean(tmp_path)
+    for path in left:
+        path.mkdir(parents=True)
+    training = exclusion.try_take(tmp_path, shared=True)
+    assert training is not None
+    with training:
+        exclusion.clean(tmp_path)
+        assert all(path.exists() for path in left)
+    exclusion.clean(tmp_path)
+    assert not any(path.exists() for path in (*left, tmp_path / exclusion.WORK))
+    assert snapshot.versions(tmp_path / "snapshots") == [version]
 
 
 @pytest.mark.parametrize("name", ["arrays.safetensors", "users.parquet", "manifest.json", "manifest.sha256"])

@@ -48,6 +48,9 @@ def forget(places: Places, job_id: str, user: str, position: StreamId) -> Iterat
         StoreUnavailable: the store is away.
     """
     places.log.files.settle()  # nothing may leave the stream before
+    while places.log.last_id() < position:  # a segment was taken back, as its folder could not be synced
+        archive_up_to(places.stream, places.log, position)
+        places.log.files.settle()
     if user:
         # First: a forgetting that was killed may have had the number of this process, which is in the names.
         exclusion.remove_leftovers(places.data)

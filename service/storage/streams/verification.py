@@ -33,6 +33,7 @@ OTHERS_S = 2.0  # seconds in which other processes give back what they have seen
 SLOW_S = 0.5  # seconds after which an answer is late, and the others may be late too
 POLL_S = 0.1  # seconds between two questions that tell
 OFFERED_S = 60  # seconds after which an offer of a process that has ended goes
+REPLACED = "Redis was replaced while it was verified; try again"
 
 _pack, _unpack = msgspec.msgpack.encode, msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
 _FSYNC_STRENGTH = {"no": 0, "everysec": 1, "always": 2}
@@ -82,7 +83,7 @@ class Verification:
         """
         with self._verifying, translated():
             self.check_promises()
-            run, began_ms = text_of(self.info("server").get("run_id", "")), int(time.time() * 1000)
+            run, began_ms = self.run_id(), int(time.time() * 1000)
             is_new, bound, ahead_ms = not run or run != self._run, ZERO, self._ahead_ms
             if (clock_ms := self.clock_ms()) is not None:
                 # What other processes have seen is not above the clock of the server that gave it out.
@@ -154,6 +155,10 @@ class Verification:
             return None
         return int(seconds) * 1000 + int(us) // 1000
 
+    def run_id(self) -> str:
+        """What the server has drawn at its start; empty if it refuses to tell."""
+        return text_of(self.info("server").get("run_id", ""))
+
     def info(self, section: str) -> dict[str, Any]:
         """What the server tells of itself; empty if it refuses."""
         try:
@@ -177,7 +182,8 @@ class Verification:
             if len(self._tail) != n_offered:
                 n_offered = len(self._tail)
                 self._change(run, lambda pipeline: self._offer(pipeline, floor))
-            self.clock_ms()
+            if self.run_id() != run:  # begin again at once: all give back to the other one now, and wait no longer
+                raise StreamUnavailable(REPLACED)
             if time.monotonic() > asked_s + SLOW_S:
                 until_s = time.monotonic() + OTHERS_S
             time.sleep(POLL_S)
@@ -194,7 +200,7 @@ class Verification:
         def on_this_server(pipeline: Any) -> None:
             with contextlib.suppress(redis.ResponseError):  # a server may refuse to tell
                 if text_of(pipeline.info("server").get("run_id", "")) != run:
-                    raise StreamUnavailable("Redis was replaced while it was verified; try again")
+                    raise StreamUnavailable(REPLACED)
             change(pipeline)
 
         self._client.transaction(on_this_server, self._keys.ratings)

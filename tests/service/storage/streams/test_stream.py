@@ -461,6 +461,7 @@ def test_a_server_that_is_replaced_while_it_is_verified_is_verified_again(
             )
             with pytest.raises(StreamUnavailable, match="replaced while"):
                 stream.verify()
+        assert len(servers) == 2 + has_verified  # it has noticed at once: the others wait for it at the new server
         monkeypatch.setattr(verification, "OTHERS_S", 0.0)
         stream.verify()
         assert [stream_id for stream_id, _ in stream.read(ZERO).entries][:1] == [StreamId(1000, 0)]

@@ -47,10 +47,7 @@ def forget(places: Places, job_id: str, user: str, position: StreamId) -> Iterat
         StreamUnavailable, LogUnavailable: Redis is gone, or no process archives the stream.
         StoreUnavailable: the store is away.
     """
-    places.log.files.settle()  # nothing may leave the stream before
-    while places.log.last_id() < position:  # a segment was taken back, as its folder could not be synced
-        archive_up_to(places.stream, places.log, position)
-        places.log.files.settle()
+    _archive_up_to(places, position)
     if user:
         # First: a forgetting that was killed may have had the number of this process, which is in the names.
         exclusion.remove_leftovers(places.data)
@@ -67,9 +64,20 @@ def forget(places: Places, job_id: str, user: str, position: StreamId) -> Iterat
     # Remove the stream up to `position` from Redis, to the last byte.
     places.stream.trim(position)
     if (further := places.stream.repack()) is not None:
-        archive_up_to(places.stream, places.log, further)
+        _archive_up_to(places, further)
         places.settle()
         places.stream.trim(further)
     yield 0.7
     places.stream.rewrite_aof(places.redis)
     yield 1.0
+
+
+def _archive_up_to(places: Places, position: StreamId) -> None:
+    """Return when the log has all entries up to `position` on the disk: nothing may leave the stream before.
+
+    A segment that is there may be taken back, if its folder cannot be synced.
+    """
+    places.log.files.settle()
+    while places.log.last_id() < position:
+        archive_up_to(places.stream, places.log, position)
+        places.log.files.settle()

@@ -227,6 +227,10 @@ class Link:
             raise NotReady("the engine's process is away", 0.0)
 
         def begin() -> None:
+            if not engine.process.is_alive:  # its end closes the connection
+                if not answer.done():
+                    answer.set_exception(NotReady("the engine's process has ended", 0.0))
+                return
             asked = world.task(engine.process, engine.verify(make(1).run_id))
             asked.add_done_callback(settle)
 

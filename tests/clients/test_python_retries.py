@@ -104,6 +104,7 @@ def test_an_error_says_what_the_service_says(server: Scripted, client: Nearfield
 
 JOB = {
     **dict.fromkeys(("phase", "algorithm", "name", "calibration", "promoted", "version", "backend", "reason", "error")),
+    "schedule": None,
     **{"id": "j1", "kind": "train", "progress": 0.5, "shadow": False, "created_ms": 1},
     **{"metrics": {}, "params": {}, "trials": []},
 }

@@ -267,9 +267,8 @@ def settle(service: Service, last: str) -> None:
     """Return once `service` has learned the entry `last` and refitted what is to be."""
 
     def is_settled() -> bool:
-        lines = service.get("/metrics").text.splitlines()
-        waiting = [line for line in lines if line.startswith("nearfield_refits_waiting{")]
-        return all(float(line.split()[-1]) == 0 for line in waiting)
+        models = service.get("/admin/stats").json()["models"]  # a page of metrics may be a second old
+        return all(model["refits_waiting"] == 0 for model in models)
 
     eventually(lambda: service.get("/popular", wait_for=last).status_code == 200, 60)
     eventually(is_settled, 60)

@@ -21,7 +21,9 @@ import pytest
 from service.base.errors import ServiceError
 from service.base.signing import KEY_BYTES
 from service.extras.stores.follower import Follower
+from service.extras.stores.names import OWNER_FILE
 from service.extras.stores.object_store import ObjectStore
+from service.extras.stores.publisher import Publisher
 from service.extras.stores.store_head import Head, object_of
 from service.extras.webhooks import webhook_file
 from service.storage import data_format, key_file, session_folder, signing_key
@@ -309,6 +311,13 @@ def copy_store(data: Path) -> None:
     Follower(store, replica, RatingLog(replica / "ratings"), lambda: LATER, lambda reason: None).step()
 
 
+def prepare_publisher(data: Path) -> None:
+    pytest.importorskip("obstore", reason="needs the extra registry: pip install obstore")
+    (store := data.parent / "another store").mkdir(exist_ok=True)
+    stream: Any = SimpleNamespace(publisher=lambda proposed, replace=False: proposed)
+    Publisher(ObjectStore(f"file://{store}"), data, stream, RatingLog(data / "ratings")).prepare()
+
+
 def copied_of(data: Path) -> State:
     """A replica has a whole log at any moment, and all that the store has when it has its head."""
     replica = data.parent / "replica"
@@ -343,6 +352,7 @@ CHANGES = {
     "format": Change(data_format.enter, lambda data: {"format": data_format.check(data)}, is_kept=True),
     "signing key": Change(agree_on_key, lambda data: {"key": signing_key.content_of(data)}, is_kept=True),
     "replica": Change(copy_store, copied_of),
+    "publisher": Change(prepare_publisher, lambda data: {"has id": (data / OWNER_FILE).exists()}, is_kept=True),
 }
 
 

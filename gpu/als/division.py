@@ -43,11 +43,6 @@ def size_of(ratings: Ratings) -> tuple[int, int, int]:
     return ratings.n_users, ratings.n_items, len(ratings)
 
 
-def waves_of(ratings: Ratings) -> Modes:
-    """The modes with which one device trains what it cannot hold: it adds up over the larger side in waves."""
-    return Modes("reduce", "gather") if ratings.n_users >= ratings.n_items else Modes("gather", "reduce")
-
-
 def division_of(
     ratings: Ratings, params: AlsParams | AlsImplicitParams, backend: Backend, exchange: Exchange
 ) -> Division:

@@ -25,7 +25,7 @@ from gpu.als.planner_costs import (
     Shape,
     start_seconds,
 )
-from gpu.als.planner_layout import PLACEMENTS, WAVES, Layout, Placement, batches, shares_of
+from gpu.als.planner_layout import PLACEMENTS, WAVES, Layout, Placement, batches, modes_in_waves, shares_of
 from gpu.als.sum_batches import WAVE_SHARE
 from gpu.base.errors import InvalidInput, NotEnoughMemory
 
@@ -180,10 +180,10 @@ def _fastest(shape: Shape, gpus: Sequence[Gpu], chosen: tuple[int, ...], links: 
 def _layouts(shape: Shape, gpus: Sequence[Gpu]) -> Iterator[Layout]:
     smallest = min(gpu.memory_bytes for gpu in gpus)
     limits = smallest // SLOTS_SHARE, smallest // (2 * WAVE_SHARE)
-    in_waves: tuple[Mode, Mode] = ("reduce", "gather") if shape.n_users >= shape.n_items else ("gather", "reduce")
+    in_waves = modes_in_waves(shape.n_users, shape.n_items)
     for placement, items, users in product(PLACEMENTS, MODES, MODES):
         is_possible = placement != WAVES or (items, users) != ("gather", "gather")
-        if len(gpus) == 1:  # see `gpu.als.division.waves_of`
+        if len(gpus) == 1:
             is_possible = (items, users) == (in_waves if placement == WAVES else ("gather", "gather"))
         if is_possible:
             yield Layout(shape, len(gpus), items, users, placement, *limits)

@@ -41,6 +41,11 @@ PLACEMENTS: tuple[Placement, ...] = ("resident", "ratings streamed", "rows strea
 ROUNDING = 16  # bytes that are left free, because each part of `Bytes` is rounded up
 
 
+def modes_in_waves(n_users: int, n_items: int) -> tuple[Mode, Mode]:
+    """The modes (items, users) with which one GPU trains in waves: it adds up over the larger side."""
+    return ("reduce", "gather") if n_users >= n_items else ("gather", "reduce")
+
+
 class Layout(NamedTuple):
     """How a training is divided.
 
@@ -102,7 +107,8 @@ class Layout(NamedTuple):
         uneven = 1 + UNEVEN + UNEVEN_EACH * self.p if self.p > 1 else 1
         compute = self.shape.one_gpu_ms(half, self.mode(half), max(shares)) * pace * uneven + FIXED_MS
         if self.in_waves(half):  # each reads, and adds to, all sums
-            n_waves = ceil(self._read(half, max(shares)) / (2 * self.wave_limit))
+            read = (self.shape.float16_bytes * half.n_fixed + RATING_BYTES * self.shape.n_ratings) * max(shares)
+            n_waves = ceil(read / (2 * self.wave_limit))
             compute += 3 * n_waves * half.n_solved * self.shape.slot_bytes / MEMORY_BYTES * 1e3
         load = self._loaded(half, max(shares), q) / links.host * 1e3
         return Milliseconds(compute, load, self._moves_ms(half, q, links) if self.p > 1 else 0.0)
@@ -127,10 +133,6 @@ class Layout(NamedTuple):
     @property
     def _streams_rows(self) -> bool:
         return self.placement in ("rows streamed", WAVES)
-
-    def _read(self, half: Half, share: float) -> float:
-        """Bytes of the fixed rows and ratings that a GPU adds up over."""
-        return (self.shape.float16_bytes * half.n_fixed + RATING_BYTES * self.shape.n_ratings) * share
 
     def _part_bytes(self, half: Half) -> float:
         """Sums of the parts of long rows. The share of ratings in such rows is unknown: it grows with the mean."""

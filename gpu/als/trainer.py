@@ -30,10 +30,11 @@ from numpy.typing import NDArray
 
 from gpu.als import host as als
 from gpu.als.batches import Batches, batches_of
-from gpu.als.division import division_of, obstacle, waves_of
+from gpu.als.division import division_of, obstacle
 from gpu.als.halves import Division, Modes, Side, halves_of
 from gpu.als.objective import AlsObjective, problem_of, strong, width
 from gpu.als.params import AlsImplicitParams, AlsParams
+from gpu.als.planner_layout import modes_in_waves
 from gpu.base.backend import HOST, Backend
 from gpu.base.errors import NotEnoughMemory, TrainingDiverged
 from gpu.data import draws
@@ -91,7 +92,8 @@ class AlsTrainer(Trainer[Model]):
             except NotEnoughMemory as error:
                 if exchange.size > 1 or given or not backend.memory_bytes() or obstacle(params):
                     raise
-                self._division = Division(waves_of(ratings), exchange.weights)
+                in_waves = Modes(*modes_in_waves(ratings.n_users, ratings.n_items))
+                self._division = Division(in_waves, exchange.weights)
                 try:
                     self.batches = batches_of(ratings, self.problem, backend, exchange, self._division)
                 except NotEnoughMemory as other:

@@ -100,7 +100,7 @@ def test_some_users_stand_for_all_if_lists_would_take_too_many_scores(
     monkeypatch.setattr(corpus_module, "MOST_SCORES", 5 * whole.held_out.n_items)
     few = read_corpus(data, END, is_implicit=True)
     assert few.held_out.coo()[0].tolist() == [user for user in whole.held_out.coo()[0] if user in some]
-    assert len(few.training) == len(whole.training)  # what judges nobody is not trained on either
+    assert len(few.training) == len(whole.training)  # pairs of users who do not judge stay held out
     assert len(read_corpus(data, END).held_out) == len(of_ratings.held_out)  # errors of estimates take no lists
 
 

@@ -12,6 +12,7 @@ import argparse
 import ast
 import contextlib
 import copy
+import ctypes
 import gc
 import itertools
 import os
@@ -30,6 +31,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -41,6 +43,7 @@ OTHER: dict[type[ast.AST], type[Any]] = {
     **{ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult, ast.Div: ast.Mult},
     **{ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd},
 }
+_PR_SET_CHILD_SUBREAPER = 36  # from sys/prctl.h
 NOT_RUN = {"annotation", "returns", "decorator_list", "args", "format_spec"}  # of a function inside another, of text
 
 
@@ -168,7 +171,12 @@ class Chosen:
 
 
 def in_a_fork(run: Callable[[], int], limit_s: float) -> int:
-    """What `run` returns in a process of its own; -1 if that ended otherwise, or took more processor seconds."""
+    """What `run` returns in a process of its own; -1 if that ended otherwise, or took more processor seconds.
+
+    Afterward this process has no children any more: what the fork has started, such as an embedded Redis, ends too.
+    """
+    # Children of a process that ends become ours, also those with a session or a process group of their own.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     if (pid := os.fork()) == 0:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s), int(limit_s) + 1))
@@ -179,9 +187,13 @@ def in_a_fork(run: Callable[[], int], limit_s: float) -> int:
     descriptor = os.pidfd_open(pid)
     select.select([descriptor], [], [], 10 * limit_s)  # a processor may be shared, and a test wait for ever
     os.close(descriptor)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
+    while left := psutil.Process().children(recursive=True):
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(left)
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1
 
 

@@ -36,3 +36,20 @@ def test_what_no_test_notices_is_printed() -> None:
     survivors = [line for line in done.stdout.splitlines() if "documents.py:" in line]
     assert any("Documents.find, 0 tests: name not in named → name in named" in line for line in survivors)
     assert not any("Documents.check" in line for line in survivors)
+
+
+def test_what_a_fork_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+    """An embedded Redis has a process group of its own, so that it outlives its service."""
+    code = """
+import pathlib, psutil, subprocess, sys
+from tests.mutants import in_a_fork
+path = pathlib.Path(sys.argv[1])
+def run():
+    started = [subprocess.Popen(["sleep", "60"], **own) for own in ({"process_group": 0}, {"start_new_session": True})]
+    path.write_text(" ".join(str(one.pid) for one in started))
+    return 3
+assert in_a_fork(run, 5.0) == 3
+pids = [int(pid) for pid in path.read_text().split()]
+assert len(pids) == 2 and not any(map(psutil.pid_exists, pids))
+"""
+    subprocess.run([sys.executable, "-c", code, tmp_path / "pids"], cwd=ROOT, check=True)

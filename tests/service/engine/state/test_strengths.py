@@ -378,6 +378,13 @@ def test_a_merged_user_keeps_the_bound_and_the_ids_of_both() -> None:
     assert state(history)[2] == {("v", "a"): MAX_SUM, ("u", "b"): 1.0}
 
 
+def test_a_merged_user_was_shown_what_both_were_shown_once_and_in_order() -> None:
+    history = History(TYPES)
+    history.apply([event(9000, *(("uv"[n % 2], f"i{n}", "impression", 1.0, float(n)) for n in range(6)))])
+    history.apply([Entry(StreamId(9001, 0), "merge", merge=Merge("u", "v"))])
+    assert last_events(history) == {"v": ([], [(f"i{n}", n) for n in range(6)])}
+
+
 def test_what_was_only_seen_and_what_is_disliked_is_known() -> None:
     history = History(TYPES)
     history.apply(

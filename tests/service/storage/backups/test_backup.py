@@ -25,12 +25,13 @@ from service.storage.audit_log import AuditLog
 from service.storage.backups.backup import InvalidFolder, back_up, complete_log, restore
 from service.storage.backups.backup_files import source
 from service.storage.backups.backup_manifest import MANIFEST_FILE, InvalidBackup, decoded
-from service.storage.errors import CorruptLog, CorruptSnapshot, DataInUse
+from service.storage.errors import CorruptLog, CorruptSnapshot, DataInUse, UnknownVersion
 from service.storage.events import RatingEvent, StreamId, encode_ratings
 from service.storage.files import DataLock
 from service.storage.log.rating_log import RatingLog
 from service.storage.log.segment import table_of
-from service.storage.snapshots import live_versions, snapshot
+from service.storage.snapshots import live_versions, snapshot, version_names
+from service.storage.snapshots.manifest import Manifest
 from service.storage.streams.redis_server import RedisServer
 from service.storage.streams.stream import Stream
 from tests.service.logs import append
@@ -143,6 +144,30 @@ def test_a_missing_segment_is_named(data: Path, tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(CorruptLog, match=path.name):
         back_up(copy, tmp_path / "backup")
+
+
+@pytest.mark.parametrize("goes_live", [True, False])
+def test_a_model_that_goes_live_meanwhile_is_backed_up(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, goes_live: bool
+) -> None:
+    copy, read = Path(shutil.copytree(data, tmp_path / "copy")), snapshot.read_manifest
+    (after,), removed, asked = live_versions.read(copy).values(), version_names.new_version("als"), list[str]()
+    live_versions.set_version(copy, "als", removed)
+
+    def meanwhile(folder: Path, version: str) -> Manifest:
+        asked.append(version)
+        if goes_live:
+            live_versions.set_version(copy, "als", after)
+        return read(folder, version)
+
+    monkeypatch.setattr(snapshot, "read_manifest", meanwhile)
+    if goes_live:
+        assert back_up(copy, tmp_path / "backup").live == {"als": after}
+        assert asked == [removed, after]
+    else:
+        with pytest.raises(UnknownVersion):
+            back_up(copy, tmp_path / "backup")
+        assert asked == [removed], "it does not try again in vain"
 
 
 def test_the_log_of_a_stopped_service_gets_what_redis_alone_has(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from service.storage.events import ZERO, Entry, RatingEvent, StreamId, encode_ra
 from service.storage.log.rating_log import RatingLog
 from service.storage.streams import verification
 from service.storage.streams.catching_up import archive_up_to
+from service.storage.streams.redis_client import last_and_length
 from service.storage.streams.redis_server import RedisServer, find_binary
 from service.storage.streams.stream import REPACKED, Stream
 from service.storage.streams.verification import Loss
@@ -403,6 +404,74 @@ def test_a_process_that_starts_lets_the_others_give_back_before_it_writes(
     assert client.get(VERIFIED) == client.info("server")["run_id"]
     for stream in (older, new):
         stream.close()
+
+
+def test_what_a_front_tells_while_its_process_waits_is_offered_to_the_others(
+    redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, offered = Stream(redis_url), list[list[str]]()
+    stream.note([(StreamId(1000, 0), FIELDS)])
+    client.delete(VERIFIED)
+
+    def pause(seconds: float) -> None:
+        offered.append(sorted(map(str, client.hkeys(LOST))))
+        stream.note([(StreamId(1001, 0), FIELDS)])
+
+    clock = SimpleNamespace(sleep=pause, monotonic=lambda: len(offered) * verification.POLL_S, time=time.time)
+    monkeypatch.setattr(verification, "time", clock)
+    monkeypatch.setattr(verification, "OTHERS_S", 3 * verification.POLL_S)
+    stream.verify()
+    assert offered[:3] == [["1000-0"], ["1000-0", "1001-0"], ["1000-0", "1001-0"]]
+    stream.close()
+
+
+@pytest.mark.parametrize("step", ["_restore", "_raise_to", "_raise_past"])
+def test_what_another_writes_while_ids_are_raised_is_seen(
+    redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Each step runs in a transaction: it begins again, instead of failing on an id that is below the last one."""
+    stream = Stream(redis_url, floor=lambda: StreamId(900 if step == "_raise_to" else 0, 0))
+    if step == "_restore":
+        stream.note([(StreamId(1000, 0), FIELDS)])
+        stream._verification._run = client.info("server")["run_id"]  # it has waited for the others
+    if step == "_raise_past":
+        append(client, FIELDS, "500-0")
+        now_s = time.time()
+        clock = SimpleNamespace(time=lambda: now_s + 1000.0)
+        monkeypatch.setattr(verification, "time", clock)
+    else:
+        monkeypatch.setattr(verification, "OTHERS_S", 0.0)
+    run, ask, others = getattr(verification.Verification, step), last_and_length, list[StreamId]()
+
+    def asked(pipeline: Any, key: str) -> Any:
+        told = ask(pipeline, key)
+        if not others:
+            others.append(append(client, FIELDS, "4000000000000-0"))
+        return told
+
+    def watched(one: Any, pipeline: Any, position: StreamId) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(verification, "last_and_length", asked)
+            run(one, pipeline, position)
+
+    monkeypatch.setattr(verification.Verification, step, watched)
+    stream.verify()
+    assert stream.last_id() == others[0]
+    stream.close()
+
+
+def test_an_entry_that_was_written_right_after_another_is_given_back_too(
+    stream: Stream, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "OTHERS_S", 0.0)
+    last = append(client, FIELDS, "1000-0")
+    stream.read(ZERO)
+    written = stream.append_after(last, FIELDS)
+    assert written is not None
+    assert stream.append_after(last, FIELDS) is None
+    client.delete(RATINGS)
+    stream.verify()
+    assert [stream_id for stream_id, _ in client.xrange(RATINGS) or ()] == ["1000-0", str(written)]
 
 
 def test_who_lacks_the_log_waits_for_the_worker_that_has_it(redis_url: str, client: redis.Redis) -> None:

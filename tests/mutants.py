@@ -35,7 +35,7 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LONGEST_S, TOGETHER_S = 5.0, 30.0  # processor seconds of a test, and of all tests of a change
+LONGEST_S, TOGETHER_S = 5.0, 30.0  # seconds of a test, and of all tests of a change
 OPTIONS = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--hypothesis-seed=0"]
 OTHER: dict[type[ast.AST], type[Any]] = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq},
@@ -126,7 +126,7 @@ def changes_of(node: ast.AST) -> Iterator[Callable[[], None]]:
 
 
 class Calls:
-    """A plugin of pytest: of each test that passes its processor seconds, and which functions it calls."""
+    """A plugin of pytest: of each test that passes how many seconds it takes, and which functions it calls."""
 
     def __init__(self) -> None:
         self.tests: dict[str, tuple[float, set[tuple[str, str]]]] = {}
@@ -140,7 +140,7 @@ class Calls:
             if event == "call":
                 called.add((frame.f_code.co_filename, frame.f_code.co_qualname.split(".<locals>")[0]))
 
-        start_s = time.process_time()
+        start_s = time.monotonic()
         threading.setprofile(note)
         sys.setprofile(note)
         try:
@@ -148,7 +148,7 @@ class Calls:
         finally:
             sys.setprofile(None)
             threading.setprofile(None)
-            self.tests[item.nodeid] = time.process_time() - start_s, called
+            self.tests[item.nodeid] = time.monotonic() - start_s, called
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if not report.passed:
@@ -185,7 +185,7 @@ def in_a_fork(run: Callable[[], int], limit_s: float) -> int:
         os.dup2(silent, 2)
         os._exit(run())
     descriptor = os.pidfd_open(pid)
-    select.select([descriptor], [], [], 10 * limit_s)  # a processor may be shared, and a test wait for ever
+    select.select([descriptor], [], [], 10 * limit_s)  # a processor may be shared, and the process wait for ever
     os.close(descriptor)
     os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
@@ -236,7 +236,11 @@ def main() -> int:
             def run(mutant: Mutant = mutant, key: tuple[str, str] = key, ids: list[str] = ids) -> int:
                 for function in found[key]:
                     function.__code__ = next(code for code in codes_in(mutant.code) if code.co_qualname == key[1])
-                return pytest.main([*OPTIONS, *{nodeid.split("::")[0] for nodeid in ids}], plugins=[Chosen(ids)])
+                # A test may wait for ever, or for a thread that does: then the whole process ends.
+                waits = [f"--timeout={10 + 3 * max(tests[nodeid][0] for nodeid in ids)}", "--timeout-method=thread"]
+                return pytest.main(
+                    [*OPTIONS, *waits, *{nodeid.split("::")[0] for nodeid in ids}], plugins=[Chosen(ids)]
+                )
 
             if not ids or in_a_fork(run, 20 + 3 * sum(tests[nodeid][0] for nodeid in ids)) == 0:
                 survivors.append(mutant)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.storage.archive_lock import LOCK, MARK, ArchivableFormat, ArchiveLock, format_of_holder
+from service.storage.archive_lock import LOCK, LOOK_EVERY_S, MARK, ArchivableFormat, ArchiveLock, format_of_holder
 from service.storage.data_format import FORMAT
 from service.storage.errors import LogUnavailable
 from service.storage.events import ZERO, Fields
@@ -55,11 +55,16 @@ def test_what_the_holder_does_not_know_is_refused_by_name(tmp_path: Path) -> Non
 
 
 def test_a_look_holds_for_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archivable, now_s = ArchivableFormat(tmp_path), time.monotonic()
-    archivable.check(EVENTS)
-    monkeypatch.setattr(time, "monotonic", lambda: now_s + 1.5)
-    with FileLock.take(tmp_path / LOCK), pytest.raises(LogUnavailable):
-        archivable.check(EVENTS)
+    archivable, at = ArchivableFormat(tmp_path), [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: at[0])
+    newest: Fields = {b"v": b"1", b"a field of the newest format": b""}
+    archivable.check(newest)
+    at[0] += LOOK_EVERY_S - 0.1
+    with FileLock.take(tmp_path / LOCK):
+        archivable.check(newest)
+        at[0] += 0.2
+        with pytest.raises(LogUnavailable):
+            archivable.check(EVENTS)
 
 
 def test_a_service_beside_an_older_one_refuses_events_alone(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from service.storage.streams.catching_up import archive_up_to
 from service.storage.streams.redis_server import RedisServer, url_of
 from service.storage.streams.stream import Stream
 
-ATTEMPTS = 10  # to open all files of one state, while others merge, train and forget
+ATTEMPTS = 10  # to open all segments of one state of the log, while others merge and forget
 OnTotal = Callable[[int], None]
 Opened = dict[str, IO[bytes]]
 
@@ -140,7 +140,7 @@ def back_up(
 def _open_snapshots(data: Path, stack: contextlib.ExitStack) -> tuple[Live, Opened, dict[str, list[Sum]]]:
     """The live models, their open files, and the sums of these; another may go live while they are opened."""
     folder = data / "snapshots"
-    for attempt in range(ATTEMPTS):
+    while True:
         live, opened, sums = live_versions.read_all(data), Opened(), dict[str, list[Sum]]()
         try:
             for version in live.versions.values():
@@ -151,17 +151,16 @@ def _open_snapshots(data: Path, stack: contextlib.ExitStack) -> tuple[Live, Open
                     if name in digests:
                         sums[f"snapshots/{version}/{name}"] = [Sum(os.fstat(file.fileno()).st_size, digests[name])]
         except (UnknownVersion, FileNotFoundError, CorruptSnapshot):
-            if attempt == ATTEMPTS - 1 or live_versions.read_all(data) == live:
+            if live_versions.read_all(data) == live:
                 raise
         else:
             return live, opened, sums
-    raise AssertionError
 
 
 def _open_log(data: Path, stack: contextlib.ExitStack, opened: Opened, sums: dict[str, list[Sum]]) -> str:
     """Open all segments of one state of the log; return its last position."""
     log = RatingLog(data / "ratings")
-    for attempt in range(ATTEMPTS):
+    for _ in range(ATTEMPTS):
         listed, segments = log.files.listed(), log.files.segments()
         try:
             log_files = {s.path.name: stack.enter_context(files.open_regular(s.path)) for s in segments}
@@ -171,8 +170,7 @@ def _open_log(data: Path, stack: contextlib.ExitStack, opened: Opened, sums: dic
             opened |= {f"ratings/{name}": file for name, file in log_files.items()}
             sums |= {f"ratings/{name}": segment_sums for name, segment_sums in listed.items()}
             return str(max((segment.last for segment in segments), default=ZERO))
-        if attempt == ATTEMPTS - 1:
-            log.files.check()  # names the segment that is missing
+    log.files.check()  # names the segment that is missing
     raise CorruptLog(f"Invalid rating log {log.folder}: it changes too fast to be copied; try again")
 
 

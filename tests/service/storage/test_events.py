@@ -171,10 +171,12 @@ def test_fields_that_older_versions_do_not_know_stand_beside_what_needs_them_alo
 
 def test_a_batch_ends_with_the_entry_that_fills_it() -> None:
     rating = RatingEvent("u", "i", 1.0, 1.0)
-    entries = [Entry(StreamId(5, n), "rating", [rating] * size) for n, size in enumerate((999, 1, 600, 600, 3, 1000))]
+    entries = [
+        Entry(StreamId(5, n), "rating", [rating] * size) for n, size in enumerate((999, 1, 600, 399, 1, 3, 1000))
+    ]
     assert [[len(entry.ratings) for entry in portion] for portion in portions(entries)] == [
         [999, 1],
-        [600, 600],
+        [600, 399, 1],
         [3, 1000],
     ]
     assert [len(portion) for portion in portions(entries[:1])] == [1]
@@ -238,6 +240,7 @@ def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
         {b"v": b"1", b"events": b'[{"user": "u", "item": "i", "type": ""}]'},
         {b"v": b"1", b"events": b'[{"user": "u", "item": "i", "type": "view", "event_id": ""}]'},
         {b"v": b"1", b"events": b'[{"user": "u", "item": "i", "type": "view", "value": null}]'},
+        {b"v": b"1", b"events": b'[{"user": "u", "item": "i", "type": "view", "recommendation_id": "x.y"}]'},
         fields({"user": "u", "item": "i"}),
         fields({"user": "u", "item": "i", "rating": "4"}),
         fields({"user": "u", "item": "i", "rating": True}),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from service.storage import session_folder
+from service.storage import files, session_folder
 from service.storage.session_folder import SESSION_S
 
 NOW_S = 1_800_000_000
@@ -46,3 +46,16 @@ def test_of_too_many_sessions_the_oldest_end(tmp_path: Path, at: list[float], mo
     assert {path.name for path in (tmp_path / session_folder.FOLDER).iterdir()} == {
         session_folder.path_of(tmp_path, secret).name for secret in (secrets[5], b"new")
     }
+
+
+def test_the_end_of_a_session_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = list[tuple[Path, bool]]()
+    session_folder.end(tmp_path, b"secret")  # nobody has ever signed in
+    session_folder.begin(tmp_path, b"secret", "admin_key", b"mark")
+    monkeypatch.setattr(
+        files, "sync", lambda path: synced.append((path, session_folder.path_of(tmp_path, b"secret").exists()))
+    )
+    for _ in range(2):  # also when it is gone: an earlier call may have failed there
+        session_folder.end(tmp_path, b"secret")
+    assert synced == 2 * [(tmp_path / session_folder.FOLDER, False)]
+    assert session_folder.find(tmp_path, b"secret") is None

@@ -15,11 +15,12 @@ from gpu.data.signals import Calibration, before_calibration
 from gpu.ranking.item_terms import ItemTerms
 from service.storage import exclusion, files
 from service.storage.errors import CorruptSnapshot, NewerSnapshot, UnknownVersion
-from service.storage.snapshots import array_file, snapshot, snapshot_files, version_names
+from service.storage.snapshots import array_file, live_versions, snapshot, snapshot_files, version_names
 from service.storage.snapshots.array_values import ArrayValues
 from service.storage.snapshots.content_map import ContentMap, ContentMaps, Features
-from service.storage.snapshots.forgetting import forget_in_snapshots
+from service.storage.snapshots.forgetting import forget_in_snapshot, forget_in_snapshots
 from service.storage.snapshots.manifest import StoredCalibration
+from tests.service.storage.snapshots import forged
 
 USERS, ITEMS = ["ann", "b/ö"], ["x", "y", "z"]
 
@@ -347,6 +348,18 @@ def test_no_power_cut_brings_a_forgotten_user_back(tmp_path: Path, monkeypatch: 
         assert synced[-1] == (folder, [f"{version}.1"])
 
 
+def test_a_snapshot_that_cannot_be_read_is_forgotten_with_its_users_unless_it_is_live(tmp_path: Path) -> None:
+    folder = tmp_path / "snapshots"
+    versions = [written(folder) for _ in range(2)]
+    for version in versions:
+        (folder / version / "users.parquet").write_bytes(b"torn")
+    live_versions.set_version(tmp_path, "culsh", versions[0])
+    assert forget_in_snapshot(tmp_path, versions[1], "ann") == versions[1]
+    with pytest.raises(CorruptSnapshot, match=versions[0]):
+        forget_in_snapshot(tmp_path, versions[0], "ann")
+    assert snapshot.versions(folder) == versions[:1]
+
+
 def test_a_revision_that_is_there_already_is_never_written_again(tmp_path: Path) -> None:
     version = written(tmp_path)
     found = [snapshot.rewrite_without(tmp_path, version, user).version for user in ("ann", "b/ö")]
@@ -414,3 +427,15 @@ def test_a_snapshot_is_verified_without_being_loaded(tmp_path: Path, monkeypatch
     users.write_bytes(users.read_bytes()[:-1])
     with pytest.raises(CorruptSnapshot, match=snapshot_files.USERS_FILE):
         snapshot.verify(tmp_path, version)
+
+
+def test_values_that_no_model_has_are_noticed_without_loading_them(tmp_path: Path) -> None:
+    version = written(tmp_path)
+    arrays = forged.arrays_of(tmp_path / version)
+    arrays["item_factors"][1] = np.nan
+    forged.replace_arrays(tmp_path / version, arrays)
+    for read in (snapshot.verify, snapshot.load):
+        with pytest.raises(CorruptSnapshot, match="expected item_factors from"):
+            read(tmp_path, version)
+    forged.state(tmp_path / version, lambda manifest: manifest.update({"algorithm": "of-a-later-version"}))
+    assert snapshot.verify(tmp_path, version).algorithm == "of-a-later-version"  # its arrays are not looked at

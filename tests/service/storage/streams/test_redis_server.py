@@ -92,6 +92,19 @@ def test_stopping_ends_the_process_and_keeps_the_data(tmp_path: Path) -> None:
     again.stop()
 
 
+def test_a_server_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CALL_TIMEOUT_S", "STOP_TIMEOUT_S", "TERMINATE_S"):
+        monkeypatch.setattr(redis_server, name, 0.05)
+    server = RedisServer(tmp_path)
+    server._up()
+    process = server._process
+    assert process is not None
+    process.send_signal(signal.SIGSTOP)
+    server.stop()
+    assert process.returncode == -signal.SIGKILL
+    assert not server.socket.parent.exists()
+
+
 def test_a_survivor_is_adopted_and_one_with_another_policy_replaced(tmp_path: Path) -> None:
     code = (
         "import os, pathlib, sys; from service.storage.streams.redis_server import RedisServer\n"

@@ -18,7 +18,7 @@ from service.storage import files
 from service.storage.errors import InvalidKey, LogUnavailable, StreamReplaced, StreamUnavailable, VolatileServer
 from service.storage.events import ZERO, Entry, RatingEvent, StreamId, encode_ratings, encode_subject
 from service.storage.log.rating_log import RatingLog
-from service.storage.streams import verification
+from service.storage.streams import redis_client, verification
 from service.storage.streams.catching_up import archive_up_to
 from service.storage.streams.redis_client import last_and_length
 from service.storage.streams.redis_server import RedisServer, find_binary
@@ -187,6 +187,25 @@ def test_what_killed_rewrites_left_goes_with_the_next_one(
     assert client.xlen(RATINGS) == 1
     used = {line.split()[1] for line in (folder / "appendonlydir/appendonly.aof.manifest").read_text().splitlines()}
     assert {path.name for path in (folder / "appendonlydir").iterdir()} == used | {"appendonly.aof.manifest"}
+
+
+def test_a_file_that_comes_during_a_rewrite_stays(
+    stream: Stream, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another rewrite may have begun since, and write it still."""
+    wait, waited, path = redis_client._await_rewrite, list[str](), redis_server.folder / "temp-rewriteaof-78.aof"
+
+    def wait_and_see(client: Any, deadline_s: float) -> str:
+        waited.append(wait(client, deadline_s))
+        if len(waited) == 2:
+            path.touch()
+        return waited[-1]
+
+    monkeypatch.setattr(redis_client, "_await_rewrite", wait_and_see)
+    stream.rewrite_aof(redis_server.folder)
+    assert path.exists()
+    stream.rewrite_aof(redis_server.folder)
+    assert not path.exists()
 
 
 def test_a_rewrite_that_fails_is_not_taken_for_done(

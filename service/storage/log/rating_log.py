@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from service.storage.log.introductions import COLUMNS, introduced_by, without
 from service.storage.log.ownership import COLUMNS as END_COLUMNS
 from service.storage.log.ownership import Owners
 from service.storage.log.segment import behind, entries_of, holds, plain
-from service.storage.log.segment_folder import Segment, SegmentFolder
+from service.storage.log.segment_folder import Segment, SegmentFolder, last_of
 
 ROWS_PER_GROUP = 131_072  # rows that a reader has in memory
 MERGE_AT = 8  # adjacent segments of similar size that are merged into one
@@ -60,7 +61,7 @@ class RatingLog:
 
     def last_id(self) -> StreamId:
         """The log has all entries up to this id; `ZERO` if it is empty."""
-        return max((segment.last for segment in self.files.segments()), default=ZERO)
+        return last_of(entry.name for entry in os.scandir(self.folder))
 
     # --- reading
 

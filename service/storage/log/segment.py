@@ -218,8 +218,9 @@ def read_groups(path: Path, columns: list[str] | None, file: BinaryIO | None = N
             parquet = pq.ParquetFile(segment, read_dictionary=["kind", "user", "item"], page_checksum_verification=True)
             for group in range(parquet.num_row_groups):
                 table = parquet.read_row_group(group, columns=columns, use_threads=False)
+                there = set(table.column_names)
                 for field in SCHEMA:  # nulls in place of columns that older versions did not write
-                    if field.name not in table.column_names and (columns is None or field.name in columns):
+                    if field.name not in there and (columns is None or field.name in columns):
                         table = table.append_column(field, [pa.nulls(table.num_rows, field.type)])
                 batch = table.combine_chunks().to_batches()[0]
                 if "kind" in batch.schema.names:

@@ -82,10 +82,12 @@ class SegmentFolder:
 
     def _check_size(self, path: Path, sums: list[Sum]) -> None:
         with contextlib.suppress(FileNotFoundError):
-            for present in (sums, self._manifest.read().get(path.name, [])):  # again: it may have been rewritten
+            present = sums
+            for _ in range(2):
                 n_bytes = path.stat().st_size
                 if n_bytes in [each.n_bytes for each in present]:
                     return
+                present = self._manifest.read().get(path.name, [])  # again: it may have been rewritten
             raise _altered(path, sums, f"{n_bytes:,} bytes")
 
     def seal(self) -> int:
@@ -265,6 +267,11 @@ def span_of(name: str) -> tuple[StreamId, StreamId] | None:
         return None
     ms, seq, last_ms, last_seq = map(int, match.groups())
     return StreamId(ms, seq), StreamId(last_ms, last_seq)
+
+
+def last_of(names: Iterable[str]) -> StreamId:
+    """The last id of the segments among files of these names; `ZERO` if there is none."""
+    return max((span[1] for span in map(span_of, names) if span), default=ZERO)
 
 
 def _altered(path: Path, sums: list[Sum], actual: str) -> CorruptLog:

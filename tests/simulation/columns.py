@@ -20,9 +20,7 @@ class ParquetWriter:
     """Writes row groups."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema, **_: Any) -> None:
-        fields = [pa.field(f.name, pa.dictionary(pa.int32(), f.type)) if f.name in _ENCODED else f for f in schema]
-        self._schema = pa.schema(fields)
-        self._file, self._writer = file, pa.ipc.new_stream(file, self._schema)
+        self._file, self._writer = file, pa.ipc.new_stream(file, schema)
 
     def __enter__(self) -> ParquetWriter:
         return self
@@ -33,23 +31,27 @@ class ParquetWriter:
             self._file.write(_END)
 
     def write_table(self, table: pa.Table, row_group_size: int) -> None:
-        self._writer.write_table(table.cast(self._schema))
+        self._writer.write_table(table.combine_chunks())
 
 
 class ParquetFile:
     """Reads row groups."""
 
     def __init__(self, file: BinaryIO, **_: Any) -> None:
-        self._batches = _batches_of(file.read())
-        self.num_row_groups = len(self._batches)
+        self._groups = _groups_of(file.read())
+        self.num_row_groups = len(self._groups)
 
     def read_row_group(self, group: int, columns: list[str] | None, use_threads: bool) -> pa.Table:
-        table = pa.Table.from_batches([self._batches[group]])
+        table = self._groups[group]
         return table if columns is None else table.select([name for name in table.column_names if name in columns])
 
 
 @functools.lru_cache(100)  # most segments are read by several
-def _batches_of(content: bytes) -> list[pa.RecordBatch]:
+def _groups_of(content: bytes) -> list[pa.Table]:
     if not content.endswith(_END):
         raise pa.ArrowInvalid("the end is missing")
-    return list(pa.ipc.open_stream(pa.py_buffer(content)))
+    groups = []
+    for batch in pa.ipc.open_stream(pa.py_buffer(content)):
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        groups.append(pa.table(columns | {name: columns[name].dictionary_encode() for name in _ENCODED}))
+    return groups

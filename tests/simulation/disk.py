@@ -13,6 +13,7 @@ import errno
 import os
 import random
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
@@ -52,16 +53,16 @@ class Disk:
             for name in names:
                 file = Path(path, name)
                 self._contents[file.stat().st_ino] = file.read_bytes()
-            self._sync_folder(Path(path))
+            self._sync_folder(Path(path).stat().st_ino, path)
 
     def fsync(self, descriptor: int) -> None:
         """In place of `files.fsync`."""
         self._fail()
-        path = Path(f"/proc/self/fd/{descriptor}").readlink()
-        if path.is_dir():
-            self._sync_folder(path)
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            self._sync_folder(status.st_ino, descriptor)
         else:
-            self._contents[os.fstat(descriptor).st_ino] = path.read_bytes()
+            self._contents[status.st_ino] = Path(f"/proc/self/fd/{descriptor}").read_bytes()
 
     def rename(self, source: Path, target: Path) -> None:
         """In place of `files.rename`."""
@@ -73,9 +74,9 @@ class Disk:
         if self.faults and (number := self.faults.pop()):
             raise OSError(number, os.strerror(number))
 
-    def _sync_folder(self, path: Path) -> None:
-        entries = list(os.scandir(path))
-        self._names[path.stat().st_ino] = {entry.name: entry.inode() for entry in entries}
+    def _sync_folder(self, number: int, folder: str | int) -> None:
+        entries = list(os.scandir(folder))
+        self._names[number] = {entry.name: entry.inode() for entry in entries}
         self._folders |= {entry.inode() for entry in entries if entry.is_dir()}
 
     def names(self, folder: Path) -> list[str]:

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
+from gpu import algorithms
 from gpu.algorithms import params_for
 from gpu.base.backend import HOST
 from gpu.data.model import Model
@@ -45,7 +46,7 @@ from service.storage.snapshots import live_versions, snapshot, version_names
 from service.storage.snapshots.forgetting import without_forgotten
 from service.storage.streams import stream, stream_writer
 from service.storage.streams.stream import Stream
-from service.storage.streams.verification import Loss
+from service.storage.streams.verification import Loss, Verification
 from tests.service.logs import contents
 from tests.simulation import columns
 from tests.simulation.bucket import Bucket, Store
@@ -69,7 +70,7 @@ SHORT = {
     (publisher, "LOOK_EVERY_S"): 5.0,
 }
 
-
+hints_of = functools.cache(get_type_hints)  # each world loads models of one kind
 ROOMS = "service.storage", "service.extras.stores", "service.engine", "service.base", "service.jobs"
 
 
@@ -149,6 +150,8 @@ class Cluster:
         yield front_serving, "Metrics", lambda of_process: IGNORE
         for module in (publisher, store_copy):
             yield module, "ObjectStore", Store
+        yield Verification, "check_promises", lambda verification: True
+        yield algorithms, "get_type_hints", hints_of
         yield compilation, "compile_reading", lambda: None
         yield model_swap.HotSwap, "compile", lambda swap: None
         yield model_swap.HotSwap, "swap", lambda swap, loaded: swap._engine.install(loaded)

@@ -23,9 +23,7 @@ from tests.simulation.virtual import World
 Fields = dict[bytes, bytes]
 Command = Callable[["Server"], Any]
 HANGING_S = 0.1  # seconds; who waits longer is woken when the server dies
-DURABLE = {"appendonly": "yes", "appendfsync": "always", "maxmemory": "0", "maxmemory-policy": "noeviction"}
 FACTS: dict[str, dict[str, Any]] = {
-    "cluster": {"cluster_enabled": 0},
     "memory": {"used_memory": 1, "maxmemory": 0},
     "persistence": {
         "aof_rewrite_in_progress": 0,
@@ -183,9 +181,6 @@ class Server:
 
     def expire(self, key: str, seconds: int) -> None:
         """No world lasts so long."""
-
-    def config_get(self, name: str) -> dict[str, str]:
-        return {name: DURABLE[name]} if name in DURABLE else {}
 
     def info(self, section: str) -> dict[str, Any]:
         return {"run_id": str(self.run)} if section == "server" else FACTS[section]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from service.storage.events import NOOP_VERSION, ZERO, Entry, StreamId
-from service.storage.log.segment_folder import span_of
+from service.storage.log.segment_folder import last_of
 from tests.simulation.redis_server import Fields
 
 Content = tuple[Any, ...]
@@ -21,11 +21,6 @@ def content_of(entry: Entry) -> Content:
 def users_of(content: Content) -> set[str]:
     """The users whom an entry names."""
     return {user for user, _, _ in content[1]} | ({content[2]} if content[0] == "forget" else set())
-
-
-def last_of(segments: Iterable[str]) -> StreamId:
-    """The last id that segments with these names have."""
-    return max((span[1] for span in map(span_of, segments) if span), default=ZERO)
 
 
 NOBODY = ""  # the user of what a forgetting leaves where the user was the first to rate an item

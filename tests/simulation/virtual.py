@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import heapq
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -66,7 +68,9 @@ class World(_EventLoop):  # type: ignore[misc]
     def __init__(self, seed: int) -> None:
         super().__init__()
         self.seed, self.random = seed, random.Random(seed)
-        self._now, self.skew_s, self._selector = 0.0, 0.0, self
+        self._now, self.skew_s = 0.0, 0.0
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []  # a heap, with the number of each
+        self._numbers = itertools.count()
         self._threads: list[greenlet.greenlet] = []
         self._hub = greenlet.getcurrent()
         self._is_over = False
@@ -86,15 +90,27 @@ class World(_EventLoop):  # type: ignore[misc]
         """Seconds of the wall clock of the host."""
         return START_S + self._now + self.skew_s
 
-    def select(self, timeout: float | None) -> list[Any]:
-        """Called when nothing is due: let the time pass until the next event."""
-        if timeout is None:
-            raise RuntimeError("the world stands still: nothing is left to happen")
-        self._now += timeout
-        return []
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        """Call at this moment; of equal moments, in the order of asking."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._numbers), timer))
+        return timer
 
-    def _process_events(self, events: list[Any]) -> None:
-        """Nothing happens outside."""
+    def _run_once(self) -> None:
+        """Run what is due; let the time pass until the next event if nothing is."""
+        ready, timers = self._ready, self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if not ready:
+            if not timers:
+                raise RuntimeError("the world stands still: nothing is left to happen")
+            self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            ready.append(heapq.heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
 
     def _write_to_self(self) -> None:
         """Nobody waits outside."""

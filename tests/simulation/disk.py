@@ -27,7 +27,6 @@ class Disk:
     Attributes:
         root: its path.
         faults: what the next calls of fsync and rename raise, by name of the call.
-        n_calls: of fsync and rename.
     """
 
     def __init__(self) -> None:
@@ -39,7 +38,6 @@ class Disk:
         self._names: dict[int, dict[str, int]] = {}  # of each folder: the number of each name that is on the disk
         self._folders: set[int] = set()
         self.faults: list[int] = []
-        self.n_calls = 0
         self.settle()
 
     def remove(self) -> None:
@@ -70,7 +68,6 @@ class Disk:
         source.rename(target)
 
     def _fail(self) -> None:
-        self.n_calls += 1
         if self.faults and (number := self.faults.pop()):
             raise OSError(number, os.strerror(number))
 

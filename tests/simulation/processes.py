@@ -8,6 +8,7 @@ import functools
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -27,8 +28,9 @@ from service.engine import compilation, model_swap
 from service.engine.learner import Learner
 from service.engine.model_swap import HotSwap
 from service.engine.readiness import Stages
-from service.extras.stores import publisher, store_copy
+from service.extras.stores import object_store, publisher
 from service.extras.stores.follower import Follower
+from service.extras.stores.object_store import ObjectStore
 from service.extras.stores.publisher import Publisher
 from service.jobs.forget import Places, forget
 from service.processes import front_serving
@@ -48,14 +50,14 @@ from service.storage.streams import stream, stream_writer
 from service.storage.streams.stream import Stream
 from service.storage.streams.verification import Loss, Verification
 from tests.service.logs import contents
-from tests.simulation import columns
-from tests.simulation.bucket import Bucket, Store
+from tests.simulation import bucket, columns
+from tests.simulation.bucket import Bucket
 from tests.simulation.disk import Disk
 from tests.simulation.redis_server import Client, Connection, Server
 from tests.simulation.truth import Learned, Truth
 from tests.simulation.virtual import PROCESS, Event, Lock, Process, World
 
-URL, STORE_URL = "redis://simulated", "memory://store"
+URL = "redis://simulated"
 LOOK_S, RETRY_S = 0.5, 0.5  # seconds between looks of a process at another
 # What takes an hour of the service takes seconds of a world.
 SHORT = {
@@ -96,6 +98,10 @@ class Ignore:
 IGNORE = Ignore()
 
 
+DONE: Future[Any] = Future()
+DONE.set_result(None)
+
+
 class Cluster:
     """All processes, the disk, Redis and the store of one world."""
 
@@ -108,7 +114,7 @@ class Cluster:
         self._n_versions = 0
         self.server.on_add = self.truth.added
         self.lines: list[str] = []  # what happened
-        self._running: dict[PartThread, list[Callable[[], None]]] = {}  # and who waits for the end of each
+        self._ends: dict[PartThread, Event] = {}  # of those that were started
 
     def data(self, number: int) -> Path:
         """DATA of a process."""
@@ -144,12 +150,13 @@ class Cluster:
         yield files.FileLock, "__init__", lambda lock, descriptor: self._own(lock, descriptor)  # noqa: PLW0108
         yield segment, "pq", columns
         yield stream, "connect", lambda url: Client(self.server)
+        yield Stream, "memory_share", lambda stream: 0.0
+        yield Stream, "rewrite_aof", lambda stream, folder: None
         yield stream_writer, "Connection", Connection
-        Connection.server, Store.bucket = self.server, self.bucket
+        Connection.server = self.server
         yield front_serving, "Link", functools.partial(Link, self)
         yield front_serving, "Metrics", lambda of_process: IGNORE
-        for module in (publisher, store_copy):
-            yield module, "ObjectStore", Store
+        yield object_store, "library_named", lambda name: self.bucket
         yield Verification, "check_promises", lambda verification: True
         yield algorithms, "get_type_hints", hints_of
         yield compilation, "compile_reading", lambda: None
@@ -159,18 +166,17 @@ class Cluster:
             yield owner, name, value
 
     def _start(self, thread: PartThread) -> None:
-        self._running[thread] = []
+        end = self._ends[thread] = Event(self.world)
 
         def run() -> None:
             thread.run()
-            for wake in tuple(self._running.pop(thread)):
-                wake()
+            end.set()
 
         self.world.thread(self.world.process, run)
 
     def _join(self, thread: PartThread) -> None:
-        if thread in self._running:
-            self.world.wait_until(lambda: thread not in self._running, self._running[thread], None)
+        if thread in self._ends:
+            self._ends[thread].wait()
 
     def _fsync(self, descriptor: int) -> None:
         self.world.sleep(self.world.random.random() * 0.01)
@@ -223,32 +229,18 @@ class Link:
             self._cluster.world.call_at(self._arrival_s(), engine.take, message)
 
     def ask(self, make: Callable[[int], Any]) -> asyncio.Future[Any]:
-        world = self._cluster.world
-        answer = world.create_future()
-        engine = self._engine
+        engine, arrived = self._engine, asyncio.Event()
         if engine is None or engine is not self._joined:
             raise NotReady("the engine's process is away", 0.0)
+        self._cluster.world.call_at(self._arrival_s(), arrived.set)
+        return self._cluster.world.task(self._process, self._answer(engine, make(1).run_id, arrived))
 
-        def begin() -> None:
-            if not engine.process.is_alive:  # its end closes the connection
-                if not answer.done():
-                    answer.set_exception(NotReady("the engine's process has ended", 0.0))
-                return
-            asked = world.task(engine.process, engine.verify(make(1).run_id))
-            asked.add_done_callback(settle)
-
-        def settle(asked: asyncio.Task[None]) -> None:
-            if answer.done():
-                return
-            if asked.cancelled():
-                answer.set_exception(NotReady("the engine's process has ended", 0.0))
-            elif (error := asked.exception()) is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result([])
-
-        world.call_at(self._arrival_s(), begin)
-        return answer
+    async def _answer(self, engine: Engine, run_id: str, arrived: asyncio.Event) -> None:
+        await arrived.wait()
+        with contextlib.suppress(asyncio.CancelledError):
+            if engine.process.is_alive:
+                return await self._cluster.world.task(engine.process, engine.verify(run_id))
+        raise NotReady("the engine's process has ended", 0.0)
 
     def write_refusal(self) -> ServiceError | None:
         engine = self._engine
@@ -289,7 +281,7 @@ class Engine:
         self.hotswap._compiled = set()
         self.follower: Follower | None = None
         if follows:
-            store: Any = Store(STORE_URL)
+            store = ObjectStore(bucket.URL)
             self.follower = Follower(store, self.data, self.log, lambda: self.as_of, lambda reason: None, self.fail)
             self.process.run(self.follower.start)
         wait: Any = (lambda stopping: None) if self.follower is None else self.follower.wait
@@ -339,12 +331,10 @@ class Engine:
     position = as_of
 
     def load(self, log: RatingLog) -> Future[None]:
-        done: Future[None] = Future()
         self.learned.apply(contents(log))
         self.learned.is_loaded = True
         self.stages.report("rating log")
-        done.set_result(None)
-        return done
+        return DONE
 
     def learn(self, entries: list[Entry], gives_up: Callable[[], bool]) -> None:
         self._cluster.world.sleep(self._cluster.world.random.random() * 0.01)
@@ -364,11 +354,8 @@ class Engine:
         self.served[version_names.name_of(loaded.manifest.version)] = loaded.manifest.version
 
     def run_slices(self, slices: Any) -> Future[Any]:
-        for _ in slices:
-            pass
-        done: Future[Any] = Future()
-        done.set_result(None)
-        return done
+        deque(slices, maxlen=0)
+        return DONE
 
     def remove(self, name: str) -> None:
         self.served.pop(name, None)
@@ -388,7 +375,7 @@ class Worker:
         self.publisher: Publisher | None = None
         self.archiver: Archiver | None = None
         if publishes:
-            store: Any = Store(STORE_URL)
+            store = ObjectStore(bucket.URL)
             self.publisher = Publisher(store, self.data, self.stream, self.log, self._fail)
         cluster.world.task(self.process, self._work())
         self._publishes = publishes
@@ -443,8 +430,7 @@ class Worker:
         with lock:
             settle = (lambda: None) if self.publisher is None else self.publisher.settle
             places = Places(self.data, self.data / "redis", self.log, self.stream, IGNORE, settle)  # type: ignore[arg-type]
-            for _ in forget(places, "job", user, position):
-                pass
+            deque(forget(places, "job", user, position), maxlen=0)
             self._check_forgotten(user, position)
             if self._cluster.truth.forgets[user] == position:
                 self._cluster.truth.forgotten.add(user)

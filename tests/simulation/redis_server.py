@@ -7,7 +7,7 @@ be killed with commands on their way, hang, be slow, and come back older, empty,
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -23,22 +23,13 @@ from tests.simulation.virtual import World
 Fields = dict[bytes, bytes]
 Command = Callable[["Server"], Any]
 HANGING_S = 0.1  # seconds; who waits longer is woken when the server dies
-FACTS: dict[str, dict[str, Any]] = {
-    "memory": {"used_memory": 1, "maxmemory": 0},
-    "persistence": {
-        "aof_rewrite_in_progress": 0,
-        "aof_rewrite_scheduled": 0,
-        "aof_last_bgrewrite_status": "ok",
-    },
-}
 
 
 class State:
     """What the server keeps: streams, texts, and the last id of each stream."""
 
     def __init__(self) -> None:
-        self.ids: dict[str, list[StreamId]] = {}
-        self.fields: dict[str, dict[StreamId, Fields]] = {}
+        self.fields: dict[str, dict[StreamId, Fields]] = {}  # of each entry, in order
         self.last: dict[str, StreamId] = {}
         self.texts: dict[str, bytes] = {}
         self.hashes: dict[str, dict[bytes, bytes]] = {}
@@ -105,8 +96,7 @@ class Server:
 
     def after(self, key: str, position: StreamId) -> list[tuple[StreamId, Fields]]:
         """The entries of a stream after a position."""
-        ids = self.state.ids.get(key, [])
-        return [(each, self.state.fields[key][each]) for each in ids[bisect_right(ids, position) :]]
+        return [entry for entry in self.state.fields.get(key, {}).items() if entry[0] > position]
 
     def _change(self, key: str) -> None:
         self._versions[key] += 1
@@ -114,7 +104,7 @@ class Server:
 
     # --- commands, as redis-py names and answers them
 
-    def xadd(self, key: str, fields: dict[Any, Any], id: str = "*", maxlen: int | None = None) -> bytes:
+    def xadd(self, key: str, fields: dict[Any, Any], id: str = "*") -> bytes:
         last, ms = self.state.last.get(key, ZERO), int(self.clock_s * 1000)
         if id == "*":
             added = StreamId(ms, 0) if ms > last.ms else StreamId(last.ms, last.seq + 1)
@@ -122,30 +112,26 @@ class Server:
             raise redis.ResponseError("The ID specified in XADD is equal or smaller than the target stream top item")
         content = {_bytes(name): _bytes(value) for name, value in fields.items()}
         self.state.last[key] = added
-        self.state.ids.setdefault(key, []).append(added)
         self.state.fields.setdefault(key, {})[added] = content
-        if maxlen is not None:
-            self._keep(key, self.state.ids[key][-maxlen:] if maxlen else [])
         if key.endswith(":ratings"):
             self.on_add(added, content)
         self._change(key)
         return str(added).encode()
 
     def xtrim(self, key: str, maxlen: int, approximate: bool) -> None:
-        self._keep(key, [])
+        self._keep(key, ())
 
-    def _keep(self, key: str, kept: list[StreamId]) -> None:
+    def _keep(self, key: str, kept: Iterable[StreamId]) -> None:
         """Remove all other entries."""
-        if key not in self.state.ids:
-            return
-        fields = self.state.fields.get(key, {})
-        self.state.ids[key], self.state.fields[key] = kept, {each: fields[each] for each in kept}
-        self._change(key)
+        if key in self.state.fields:
+            fields = self.state.fields[key]
+            self.state.fields[key] = {each: fields[each] for each in kept}
+            self._change(key)
 
     def xinfo_stream(self, key: str) -> dict[str, Any]:
-        if key not in self.state.ids:
+        if key not in self.state.fields:
             raise redis.ResponseError("no such key")
-        return {"last-generated-id": str(self.state.last[key]).encode(), "length": len(self.state.ids[key])}
+        return {"last-generated-id": str(self.state.last[key]).encode(), "length": len(self.state.fields[key])}
 
     def xrange(self, key: str, count: int) -> list[tuple[bytes, Fields]]:
         return _raw(self.after(key, ZERO)[:count])
@@ -183,16 +169,13 @@ class Server:
         """No world lasts so long."""
 
     def info(self, section: str) -> dict[str, Any]:
-        return {"run_id": str(self.run)} if section == "server" else FACTS[section]
+        return {"run_id": str(self.run)}
 
     def time(self) -> tuple[int, int]:
         return int(self.clock_s), int(self.clock_s % 1 * 1e6)
 
-    def bgrewriteaof(self) -> None:
-        """It is done at once."""
-
     def eval(self, script: str, n_keys: int, key: str, *arguments: str) -> Any:
-        ids = self.state.ids.get(key, [])
+        ids = list(self.state.fields.get(key, {}))
         if script == TRIM:
             trimmed, _, upto, minimum = arguments
             place = bisect_left(ids, StreamId.parse(minimum))
@@ -309,7 +292,7 @@ class Connection:
     server: Server  # of the present world
 
     def __init__(self, on_lost: Callable[[], None]) -> None:
-        self._on_lost, self._is_open, self._run = on_lost, True, self.server.run
+        self._on_lost, self.is_open = on_lost, True
         self._waiting: list[asyncio.Future[Any]] = []
         self._order_s = 0.0
         self.server.connections.add(self)
@@ -323,10 +306,6 @@ class Connection:
             raise StreamUnavailable("Redis cannot be reached: refused")
         return cls(on_lost)
 
-    @property
-    def is_open(self) -> bool:
-        return self._is_open
-
     async def run_id(self) -> str:
         return await self._reply(lambda server: str(server.run))
 
@@ -338,7 +317,7 @@ class Connection:
         return await self._reply(lambda server: server.xadd(key, fields))
 
     async def _reply(self, command: Callable[[Server], Any]) -> Any:
-        if not self._is_open:
+        if not self.is_open:
             raise StreamUnavailable("Redis connection is closed")
         loop = asyncio.get_running_loop()
         future = loop.create_future()
@@ -347,12 +326,12 @@ class Connection:
         arrives_s = self._order_s = max(self._order_s, loop.time() + self.server.travel_s())  # in the order of sending
 
         def execute() -> None:
-            if self._is_open:
+            if self.is_open:
                 value = command(self.server)
                 loop.call_later(self.server.travel_s(), settle, value)
 
         def settle(value: Any) -> None:
-            if self._is_open and not future.done():
+            if self.is_open and not future.done():
                 future.set_result(value)
 
         loop.call_at(arrives_s, execute)
@@ -364,8 +343,8 @@ class Connection:
 
     def lose(self) -> None:
         """The connection has ended."""
-        if self._is_open:
-            self._is_open = False
+        if self.is_open:
+            self.is_open = False
             self.server.connections.discard(self)
             for future in self._waiting:
                 if not future.done():
@@ -373,7 +352,7 @@ class Connection:
             self._on_lost()
 
     def close(self) -> None:
-        if self._is_open:
+        if self.is_open:
             asyncio.get_running_loop().call_soon(self.lose)
 
 

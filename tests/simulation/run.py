@@ -10,7 +10,8 @@ import gc
 import multiprocessing
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any
+from random import Random
+from typing import Any, NoReturn
 
 import pytest
 import structlog
@@ -63,11 +64,12 @@ class Simulation:
         """What was broken."""
         with patched(self.cluster):
             try:
-                self._start_missing()
+                chance = self.world.chance("parent")
+                self._start_missing(chance)
                 self.cluster.disk.settle()
                 for number in range(3):
                     self.world.task(self.users, self._write(number))
-                self.world.task(self.users, self._parent())
+                self.world.task(self.users, self._parent(chance))
                 self.world.task(self.users, self._fail())
                 self.world.task(self.users, self._end())
                 self.world.run_forever()
@@ -90,18 +92,15 @@ class Simulation:
         if self.has_store:
             yield self.workers, WORKER, lambda: Worker(cluster, WORKER, lambda: None, publishes=True)
 
-    def _start_missing(self) -> None:
+    def _start_missing(self, chance: Random) -> None:
         for slots, number, make in self._slots():
-            if number not in slots or not slots[number].process.is_alive:
+            if number not in slots or (not slots[number].process.is_alive and chance.random() < 0.5):
                 slots[number] = make()
 
-    async def _parent(self) -> None:
-        chance = self.world.chance("parent")
+    async def _parent(self, chance: Random) -> None:
         while True:
             await asyncio.sleep(0.1 + chance.random())
-            for slots, number, make in self._slots():
-                if number not in slots or (not slots[number].process.is_alive and chance.random() < 0.5):
-                    slots[number] = make()
+            self._start_missing(chance)
 
     def _processes(self) -> list[Any]:
         every: list[Any] = [*self.fronts.values(), *self.cluster.engines.values(), *self.workers.values()]
@@ -302,24 +301,17 @@ class Simulation:
             truth.check(False, str(error))
 
 
-class Lines:
-    """A logger: what the service logs stands beside the faults."""
-
-    def __init__(self, cluster: Cluster, *_: object, **__: object) -> None:
-        self._cluster = cluster
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        def note(event: str, **facts: object) -> None:
-            self._cluster.note(f"{self._cluster.world.process.name}: {event} {facts or ''}")
-
-        return note
-
-
 @contextlib.contextmanager
 def patched(cluster: Cluster) -> Iterator[None]:
     """Let the service live in a world."""
-    config, lines = structlog.get_config(), functools.partial(Lines, cluster)
-    structlog.configure(wrapper_class=lines)  # type: ignore[arg-type]
+
+    def note(logger: Any, method: str, facts: Any) -> NoReturn:
+        """What the service logs stands beside the faults."""
+        cluster.note(f"{cluster.world.process.name}: {facts.pop('event')} {facts or ''}")
+        raise structlog.DropEvent
+
+    config = structlog.get_config()
+    structlog.configure(processors=[note], wrapper_class=structlog.BoundLogger, cache_logger_on_first_use=False)
     try:
         with pytest.MonkeyPatch.context() as patch:
             for owner, name, value in cluster.patches():

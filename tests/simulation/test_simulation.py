@@ -166,10 +166,10 @@ FORGOTTEN = "was forgotten|of a forgotten user"
 STUCK = "does not recover"
 # By bug: the promise that it breaks, and a world in which it shows today. Else those that follow are tried.
 PLANTED: dict[Callable[[pytest.MonkeyPatch], None], tuple[str, int]] = {
-    the_clock_of_redis: (LOST, 21),
+    the_clock_of_redis: (LOST, 25),
     replaced_while_connecting: (LOST, 3),
     nothing_given_back: (LOST, 3),
-    forgotten_in_training: (FORGOTTEN, 55),
+    forgotten_in_training: (FORGOTTEN, 47),
     the_archiver_gives_up: (STUCK, 4),
     trimmed_too_early: (EARLY, 2),
     no_file_synced: (EARLY, 0),

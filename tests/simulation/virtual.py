@@ -120,12 +120,13 @@ class World(_EventLoop):  # type: ignore[misc]
         future = self.create_future()
 
         def run() -> None:
+            settle: Callable[[Any], None] = future.set_result
             try:
-                value = func(*args)
+                outcome = func(*args)
             except Exception as error:
-                _settle(future, future.set_exception, error)
-            else:
-                _settle(future, future.set_result, value)
+                settle, outcome = future.set_exception, error
+            if not future.done():
+                settle(outcome)
 
         self.thread(PROCESS.get(), run)
         return future
@@ -209,21 +210,17 @@ class World(_EventLoop):  # type: ignore[misc]
             if thread:
                 with contextlib.suppress(BaseException):  # of a thread that has ended long ago
                     thread.throw(Ended)
-        for task in asyncio.all_tasks(self):
-            task.cancel()
-        self.call_soon(self.stop)
-        self.run_forever()
+        for _ in range(5):  # a task that ends may end another one
+            for task in asyncio.all_tasks(self):
+                task.cancel()
+            self.call_soon(self.stop)
+            self.run_forever()
         self.close()
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """No callback may fail."""
         if not self._is_over:
             self.failures.append(context.get("exception") or RuntimeError(context["message"]))
-
-
-def _settle(future: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any) -> None:
-    if not future.done():
-        settle(outcome)
 
 
 # --- stand for those of `threading`

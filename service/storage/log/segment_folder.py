@@ -28,6 +28,8 @@ _TEMPORARY = ".tmp-"
 _LOCK, _LOCK_TIMEOUT_S = ".writing.lock", 60.0  # seconds; longer than any write of a segment
 _ATTEMPTS = 3  # comparisons with the manifest; a segment may be rewritten meanwhile
 
+Identity = tuple[int, int, int] | None  # of a file: another one under its name differs; None: there is none
+
 
 class Segment(NamedTuple):
     """One file of the log: entries from `first` to `last`, both included."""
@@ -45,7 +47,7 @@ class SegmentFolder:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder
         self._manifest = LogManifest(folder)
-        self._intact: dict[str, tuple[int, int, int]] = {}  # name of a segment -> identity of the verified file
+        self._intact: dict[str, Identity] = {}  # by name of a segment: the file that was verified
 
     def segments(self) -> list[Segment]:
         """All segments in order of first id; of two with the same first id the longer comes first."""
@@ -99,28 +101,33 @@ class SegmentFolder:
         """
         listed = self._manifest.read()
         unlisted = [s for s in self.check() if len(listed.get(s.path.name, ())) != 1]
-        added = {s.path.name: summed for s in unlisted if (summed := self._sum_of_intact(s)) is not None}
-        if not added and self._manifest.path.exists():
+        read = {s.path: summed for s in unlisted if (summed := self._sum_of_intact(s)) is not None}
+        if not read and self._manifest.path.exists():
             return 0
         with self._manifest.changing() as sums:
             segments = self.segments()
             there = {segment.path.name for segment in segments}
-            sums |= {
-                name: [total] for name, total in added.items() if name in there and sums.get(name) == listed.get(name)
+            # A rewrite that could not list what it renamed has left the list alone, and another file.
+            added = {
+                path.name: [total]
+                for path, (total, identity) in read.items()
+                if sums.get(path.name) == listed.get(path.name) and _identity_of(path) == identity
             }
             listings = {
-                name: listing for name, listing in sums.items() if name in there or not _is_covered(name, segments)
+                name: listing
+                for name, listing in (sums | added).items()
+                if name in there or not _is_covered(name, segments)
             }
             self._manifest.store(listings)
         return len(added)
 
-    def _sum_of_intact(self, segment: Segment) -> Sum | None:
-        """The sum of a segment after reading it completely; None if it is gone because it was merged."""
+    def _sum_of_intact(self, segment: Segment) -> tuple[Sum, Identity] | None:
+        """The sum of a segment after reading it completely, and of which file; None if it is gone: it was merged."""
         with contextlib.suppress(FileNotFoundError):
             for batch in self.groups(segment, None):
                 check_rows(batch, segment.first, segment.last, segment.path)
             with files.open_regular(segment.path) as file:
-                return Sum.of(file)
+                return Sum.of(file), _identity_of(file.fileno())
         return None
 
     def groups(self, segment: Segment, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
@@ -133,8 +140,7 @@ class SegmentFolder:
         for _ in range(_ATTEMPTS):
             try:
                 file = files.open_regular(path)
-                status = os.fstat(file.fileno())
-                identity = status.st_ino, status.st_size, status.st_mtime_ns
+                identity = _identity_of(file.fileno())
                 if self._intact.get(path.name) == identity:
                     return file
                 actual = Sum.of(file)
@@ -223,11 +229,12 @@ class SegmentFolder:
         with self._manifest.changing() as sums:
             if name in sums:
                 self._manifest.store({**sums, name: [*sums[name], written]})
+            is_new = not (self.path / name).exists()
             files.rename(temporary, self.path / name)
             try:
                 files.sync(self.path)
             except OSError:
-                if name not in sums:  # nobody may take for archived what a power cut can take away
+                if is_new:  # nobody may take for archived what a power cut can take away
                     (self.path / name).unlink(missing_ok=True)
                 raise
             others = {listed: sums[listed] for listed in sums.keys() - set(replaced)}
@@ -252,6 +259,13 @@ class SegmentFolder:
         with FileLock.take(self.path / _LOCK, _LOCK_TIMEOUT_S):
             for path in self.path.glob(f"{_TEMPORARY}*"):
                 path.unlink()
+
+
+def _identity_of(file: Path | int) -> Identity:
+    with contextlib.suppress(FileNotFoundError):
+        status = os.stat(file)  # noqa: PTH116 - a path or an open file
+        return status.st_ino, status.st_size, status.st_mtime_ns
+    return None
 
 
 def _is_covered(name: str, segments: list[Segment]) -> bool:

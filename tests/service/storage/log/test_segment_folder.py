@@ -1,5 +1,7 @@
 """A log that was altered is refused, and the message names the file."""
 
+import errno
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -15,7 +17,7 @@ from service.storage.events import Entry, StreamId
 from service.storage.log import rating_log, segment_folder
 from service.storage.log.log_manifest import Sum
 from service.storage.log.rating_log import RatingLog
-from service.storage.log.segment_folder import Segment, SegmentFolder
+from service.storage.log.segment_folder import Identity, Segment, SegmentFolder
 from tests.service.logs import commit, contents
 
 Make = Callable[..., Entry]
@@ -157,7 +159,7 @@ def test_listing_keeps_what_others_have_changed_meanwhile(
     (filled.folder / "manifest.json").unlink()
     other, sum_of, summed = RatingLog(filled.folder), filled.files._sum_of_intact, list[Path]()
 
-    def summed_before_a_change(segment: Segment) -> Sum | None:
+    def summed_before_a_change(segment: Segment) -> tuple[Sum, Identity] | None:
         total = sum_of(segment)
         if not summed:
             other.rewrite_without("u1", StreamId(9, 0)) if change == "rewrite" else other.compact()
@@ -170,6 +172,44 @@ def test_listing_keeps_what_others_have_changed_meanwhile(
     users = [rating.user for entry in contents(RatingLog(filled.folder)) for rating in entry.ratings]
     assert users == ["" if change == "rewrite" else "u1", *(f"u{n}" for n in range(2, 10))]
     assert filled.files.listed().keys() == {segment.path.name for segment in filled.files.segments()}
+
+
+def broken_disk(*_: object) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_listing_waits_for_what_a_failed_rewrite_has_renamed_meanwhile(
+    filled: RatingLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (filled.folder / "manifest.json").unlink()
+    other, sum_of = RatingLog(filled.folder), filled.files._sum_of_intact
+
+    def summed_before_a_failure(segment: Segment) -> tuple[Sum, Identity] | None:
+        summed = sum_of(segment)
+        if segment.first == StreamId(1, 0):
+            with pytest.raises(OSError, match="Input/output"):
+                other.rewrite_without("u1", StreamId(9, 0))
+        return summed
+
+    monkeypatch.setattr(other.files._manifest, "store", broken_disk)
+    with monkeypatch.context() as patch:
+        patch.setattr(filled.files, "_sum_of_intact", summed_before_a_failure)
+        assert filled.files.seal() == 2
+    assert filled.files.seal() == 1
+    assert [entry.ratings[0].user for entry in contents(filled)] == ["", *(f"u{n}" for n in range(2, 10))]
+
+
+def test_a_rewrite_that_fails_takes_no_unlisted_segment_away(
+    filled: RatingLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer may have been told that the log has it."""
+    (filled.folder / "manifest.json").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "sync", broken_disk)
+        with pytest.raises(OSError, match="Input/output"):
+            filled.rewrite_without("u9", StreamId(10, 0))
+    assert filled.last_id() == StreamId(9, 0)
+    assert filled.files.seal() == 3
 
 
 def test_a_segment_of_another_place_is_not_listed(filled: RatingLog) -> None:

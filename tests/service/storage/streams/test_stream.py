@@ -277,10 +277,15 @@ def test_entries_below_the_log_need_an_operator(
 
 
 def test_a_server_that_lost_entries_gets_them_again_from_who_read_them(
-    redis_url: str, log: RatingLog, client: redis.Redis, rating_entry: Callable[..., Entry]
+    redis_url: str,
+    log: RatingLog,
+    client: redis.Redis,
+    rating_entry: Callable[..., Entry],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stream = Stream(redis_url, log.last_id)
     stream.verify()
+    monkeypatch.setattr(verification.Verification, "_await_others", lambda *_: pytest.fail("the server is no new one"))
     ids = [f"{ms}-0" for ms in (1000, 1001, 1002, 1003)]
     for stream_id in ids:
         append(client, FIELDS, stream_id)

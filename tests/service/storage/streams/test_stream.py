@@ -352,6 +352,19 @@ def test_no_entry_that_a_log_has_comes_back_below_what_was_trimmed(
     stream.close()
 
 
+def test_an_older_copy_that_ends_where_the_log_does_is_read_from_the_stream(
+    redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "OTHERS_S", 0.0)
+    stream = Stream(redis_url, floor=lambda: StreamId(1000, 0))
+    append(client, FIELDS, "1000-0")
+    stream.note([(StreamId(ms, 0), FIELDS) for ms in (1000, 2000)])
+    stream.verify()
+    assert [stream_id for stream_id, _ in client.xrange(RATINGS) or ()] == ["1000-0", "2000-0"]
+    assert stream.trimmed_id() == ZERO
+    stream.close()
+
+
 def test_what_an_older_copy_has_again_can_be_trimmed_again(stream: Stream, client: redis.Redis) -> None:
     for ms in (1000, 2000, 3000):
         append(client, FIELDS, f"{ms}-0")

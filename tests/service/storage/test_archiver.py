@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from structlog.testing import capture_logs
 
 from service.storage import archiver as archiver_module
 from service.storage import files
@@ -351,6 +352,22 @@ def test_a_damaged_log_is_reported_until_it_is_repaired(
     eventually(lambda: archiver.damage is None)
     eventually(lambda: stream.trimmed_id() == last)
     assert [r.item for entry in contents(log) for r in entry.ratings] == list("abcde")
+
+
+def test_damage_and_its_repair_are_said_once(
+    stream: Stream, log: RatingLog, rating_entry: Callable[..., Entry]
+) -> None:
+    archiver, path = Archiver(stream, log), commit(log, [rating_entry(1000, ("u", "i", 4.0))]).path
+    content = path.read_bytes()
+    path.unlink()
+    with capture_logs() as lines:
+        assert [archiver._is_intact(merge=merge) for merge in (True, False, True)] == [False] * 3
+        assert path.name in str(archiver.damage)
+        path.write_bytes(content)
+        assert not archiver._is_intact(merge=False), "only a merge reads all of it"
+        assert [archiver._is_intact(merge=merge) for merge in (True, False, True)] == [True] * 3
+    assert archiver.damage is None
+    assert [line["log_level"] for line in lines] == ["error", "info"]
 
 
 def test_an_entry_of_a_newer_version_stops_it_before_it(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from service import __version__
-from service.storage import data_format
+from service.storage import data_format, files
 from service.storage.data_format import FORMAT, FORMAT_FILE, NewerData
 from service.storage.events import RatingEvent, encode_ratings
 from tests.service import fork_server
@@ -17,12 +17,15 @@ def write(data: Path, **content: object) -> None:
     (data / FORMAT_FILE).write_text(json.dumps(content))
 
 
-def test_a_folder_gets_the_format_once(tmp_path: Path) -> None:
+def test_a_folder_gets_the_format_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = list[Path]()
     assert data_format.check(tmp_path) == 1
     data_format.enter(tmp_path)
     assert json.loads((tmp_path / FORMAT_FILE).read_text()) == {"format": FORMAT, "nearfield": __version__}
     written = (tmp_path / FORMAT_FILE).stat().st_mtime_ns
+    monkeypatch.setattr(files, "sync", synced.append)
     data_format.enter(tmp_path)
+    assert synced == [tmp_path], "an earlier start may have failed there"
     assert (tmp_path / FORMAT_FILE).stat().st_mtime_ns == written
 
 

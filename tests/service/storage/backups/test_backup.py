@@ -269,6 +269,18 @@ def test_a_folder_in_use_or_with_content_is_refused(data: Path, tmp_path: Path) 
     assert content_of(tmp_path / "empty") == content_of(data)
 
 
+def test_what_comes_into_the_folder_during_a_restore_is_named(data: Path, tmp_path: Path) -> None:
+    back_up(data, tmp_path / "backup")
+    restored = tmp_path / "restored"
+
+    def begin(n_bytes: int) -> None:
+        (restored / "ratings").mkdir(parents=True, exist_ok=True)
+
+    with pytest.raises(InvalidFolder, match=r"got .*restored with 1 entries \(ratings\)"):
+        restore(tmp_path / "backup", restored, on_bytes=begin)
+    assert {one.name for one in tmp_path.iterdir()} == {"backup", "restored"}
+
+
 @pytest.mark.parametrize("name", ["backup", "backup.tar"])
 def test_a_killed_backup_or_restore_leaves_nothing_that_can_be_seen(data: Path, tmp_path: Path, name: str) -> None:
     out, restored = tmp_path / name, tmp_path / "restored"

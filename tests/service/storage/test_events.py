@@ -330,8 +330,10 @@ def test_the_ratings_of_a_usual_entry_are_columns() -> None:
     assert isinstance(entry.ratings, RatingColumns)
     assert (list(entry.ratings), entry.n_rows, entry.ratings[-1]) == (ratings, 100, ratings[-1])
     assert entry.ratings[98:] == ratings[98:]
-    joined = RatingColumns.joined([ratings[:2], entry.ratings, ratings[:1], []])
-    assert list(joined) == [*ratings[:2], *ratings, ratings[0]]
+    parts = [ratings[:2], entry.ratings, ratings[:1], []]
+    for n in range(len(parts) + 1):
+        joined = RatingColumns.joined(parts[:n])
+        assert (len(joined), list(joined)) == (sum(map(len, parts[:n])), [one for part in parts[:n] for one in part])
 
 
 @pytest.mark.parametrize("length", [0, 257])

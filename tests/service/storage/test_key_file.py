@@ -17,8 +17,9 @@ def make(data: Path, name: str = "shop", scope: key_file.KeyScope = "read") -> t
 
 
 def test_the_file_has_the_hash_and_the_end_of_a_key_and_is_closed(tmp_path: Path) -> None:
-    listed, key = make(tmp_path)
-    path = tmp_path / key_file.KEYS_FILE
+    data = tmp_path / "a new" / "folder"
+    listed, key = make(data)
+    path = data / key_file.KEYS_FILE
     text = path.read_text()
     assert key not in text
     assert hashlib.sha256(key.encode()).hexdigest() in text
@@ -26,6 +27,7 @@ def test_the_file_has_the_hash_and_the_end_of_a_key_and_is_closed(tmp_path: Path
     assert len(key) - len(listed.ends_with) >= 40
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(sealed_file.lock_of(path).stat().st_mode) == 0o600
+    assert stat.S_IMODE(data.stat().st_mode) == 0o700
 
 
 def test_writers_do_not_overwrite_each_other(tmp_path: Path) -> None:

@@ -18,6 +18,13 @@ def test_nothing_is_live_at_first(tmp_path: Path) -> None:
     assert live_versions.read(tmp_path) == {}
 
 
+def test_who_names_no_model_gets_the_first_that_answers() -> None:
+    assert [live_versions.chosen(name, ["a", "b"]) for name in (None, "a", "b")] == ["a", "a", "b"]
+    for name, answering, told in (("c", ["a", "b"], r"\(a, b\), got 'c'"), (None, [], r"\(there is none\), got None")):
+        with pytest.raises(UnknownModel, match=told):
+            live_versions.chosen(name, answering)
+
+
 def test_a_change_of_the_file_is_seen_without_reading_it(tmp_path: Path) -> None:
     states = [live_versions.state_of(tmp_path)]
     for name in "aba":

@@ -50,6 +50,18 @@ def test_what_is_written_is_loaded_in_however_many_parts(tmp_path: Path, monkeyp
         np.testing.assert_array_equal(loaded.model.arrays[name], array)
 
 
+def test_lists_of_items_are_in_the_files_of_models_that_have_them(tmp_path: Path) -> None:
+    of_lists = Model.zeros(params_for("neighbors", {"n_neighbors": 2}), 3.5, (1.0, 5.0), len(USERS), len(ITEMS))
+    of_lists.listed[:, 0], of_lists.listed_weights[:, 0] = [1, 0, 1], 0.5
+    for model in (of_lists, a_model()):
+        version = snapshot.write(tmp_path, model, USERS, ITEMS, metrics={}, watermark="5-1").version
+        stored = forged.arrays_of(tmp_path / version).keys()
+        assert {"listed", "listed_weights"} & stored == ({"listed", "listed_weights"} if model is of_lists else set())
+        loaded = snapshot.load(tmp_path, version).model
+        np.testing.assert_array_equal(loaded.listed, model.listed)
+        np.testing.assert_array_equal(loaded.listed_weights, model.listed_weights)
+
+
 def test_a_model_of_which_every_user_was_forgotten_is_loaded(tmp_path: Path) -> None:
     version = written(tmp_path)
     for user in USERS:

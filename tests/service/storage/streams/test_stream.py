@@ -589,6 +589,11 @@ def test_what_is_archived_is_awaited_also_from_an_emptied_server(
     append(client, FIELDS, "2000-0")
     client.xtrim(RATINGS, maxlen=0)
     archive_up_to(stream, log, StreamId(2000, 0), timeout_s=0.1)  # its entry was removed by somebody
+    client.delete(RATINGS)
+    for stream_id in ("1000-0", "2000-0"):
+        append(client, FIELDS, stream_id)
+    client.xdel(RATINGS, "2000-0")
+    archive_up_to(stream, log, StreamId(2000, 0), timeout_s=0.1)  # the one before is in the log
 
 
 def test_what_is_archived_is_on_the_disk(

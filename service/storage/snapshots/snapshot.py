@@ -112,7 +112,7 @@ def write(
             given=manifests.changed(algorithm, parameters) if given is None else given,
             n_ratings=n_ratings,
         )
-        text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
+        text = msgspec.json.format(msgspec.json.encode(manifest))
         (temporary / MANIFEST_FILE).write_bytes(text)
         (temporary / DIGEST_FILE).write_text(hashlib.sha256(text).hexdigest() + "\n", "ascii")
         for path in (temporary / MANIFEST_FILE, temporary / DIGEST_FILE, temporary):

@@ -624,6 +624,19 @@ def test_a_clock_that_is_behind_gives_no_id_below_ours(
     assert run(stream.writer.append(FIELDS)) == StreamId(int(ahead_s * 1000), 1)
 
 
+def test_a_new_server_gives_no_id_below_those_of_one_whose_clock_was_ahead(
+    stream: Stream, client: redis.Redis, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verification, "OTHERS_S", 0.0)
+    append(client, FIELDS, "1-0")
+    now_s = time.time()
+    with monkeypatch.context() as behind:
+        behind.setattr(time, "time", lambda: now_s - 1000)
+        stream.verify()
+    stream._verification._run = "another one"
+    assert run(stream.writer.append(FIELDS)) > StreamId(int((now_s + 990) * 1000), 0)
+
+
 def test_an_id_that_goes_back_is_not_acknowledged(stream: Stream, client: redis.Redis) -> None:
     """Emptied without a new connection, by a server whose clock is behind."""
 

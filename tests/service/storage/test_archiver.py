@@ -539,10 +539,8 @@ def test_what_stays_in_redis_at_the_end_is_counted(
     assert "entries=3" in said.replace("\x1b[0m", "").replace("\x1b[36m", "").replace("\x1b[35m", "")
 
 
-def test_who_stops_commits_the_rest_if_nobody_archives(
-    archiver: Archiver, stream: Stream, log: RatingLog, put: Callable
-) -> None:
-    last = put("a")
+def test_who_stops_commits_the_rest_if_nobody_archives(stream: Stream, log: RatingLog, put: Callable) -> None:
+    archiver, last = Archiver(stream, log), put("a")
     archiver.finish()
     assert log.last_id() == last
     later = put("b")

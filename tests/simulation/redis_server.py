@@ -45,7 +45,9 @@ class Server:
         hangs_until_s: until when it answers nothing.
         latency_s: longest time of a command or a reply on its way.
         reply_share: share of the replies that take time.
-        on_add, on_trim: told of each entry that is written, and of those that are removed.
+        on_add: told of each entry that is written.
+        on_trim: told of the id up to which all is now gone, and of the entries that are removed. The id is `ZERO` if
+            that is not new: when Redis has lost entries that a log has, they stay away.
         on_verified: told when a process has verified it.
     """
 
@@ -179,7 +181,8 @@ class Server:
         if script == TRIM:
             trimmed, _, upto, minimum = arguments
             place = bisect_left(ids, StreamId.parse(minimum))
-            self.on_trim(StreamId.parse(upto), ids[:place])
+            is_raised = self.state.texts.get(trimmed) != upto.encode()
+            self.on_trim(StreamId.parse(upto) if is_raised else ZERO, ids[:place])
             self.set(trimmed, upto)
             return self._keep(key, ids[place:])
         if script == COUNT:

@@ -11,10 +11,12 @@ import pyarrow as pa
 import pytest
 
 from service.extras.stores import publisher
+from service.settings.keyspace import DEFAULT
 from service.storage import archiver, exclusion, files
 from service.storage.events import ZERO, StreamId
 from service.storage.log.segment_folder import SegmentFolder
 from service.storage.streams import verification
+from service.storage.streams.redis_client import TRIM
 from service.storage.streams.stream import Stream
 from service.storage.streams.tail import Tail
 from service.storage.streams.verification import Verification
@@ -22,7 +24,9 @@ from tests.faults import results
 from tests.simulation import processes
 from tests.simulation.__main__ import count
 from tests.simulation.disk import Disk
+from tests.simulation.redis_server import Server
 from tests.simulation.run import Simulation, run_part, run_worlds
+from tests.simulation.virtual import World
 
 SHORT = 1000  # worlds of `make test`
 A_TRIAL = 500  # worlds for each trial of `make faults`
@@ -62,6 +66,19 @@ def test_many_worlds_are_counted_and_those_that_break_a_promise_named(
     kept, broken = capsys.readouterr().out.split("a second in each\n")[:2]
     assert kept.startswith("2 worlds, ") and ", 0 worlds broke a promise\n" in kept
     assert broken.startswith("python -m tests.simulation 0: ") and " worlds broke a promise\n" in broken
+
+
+def test_what_redis_had_lost_before_was_not_trimmed() -> None:
+    told = list[tuple[StreamId, list[StreamId]]]()
+    with contextlib.closing(World(0)) as world:
+        server = Server(world)
+        server.on_trim = lambda upto, removed: told.append((upto, removed))
+        first, second, third = (StreamId.parse(server.xadd(DEFAULT.ratings, {}).decode()) for _ in range(3))
+        server.set(DEFAULT.trimmed, str(second))  # as it got back what no log has
+        for upto, after in ((second, first), (third, third)):
+            keys = DEFAULT.ratings, DEFAULT.trimmed, DEFAULT.never
+            server.eval(TRIM, len(keys), *keys, str(upto), str(StreamId(after.ms, after.seq + 1)))
+    assert told == [(ZERO, [first]), (third, [second, third])]
 
 
 # --- bugs that were repaired

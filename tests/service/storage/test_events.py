@@ -330,6 +330,7 @@ def test_the_ratings_of_a_usual_entry_are_columns() -> None:
     assert isinstance(entry.ratings, RatingColumns)
     assert (list(entry.ratings), entry.n_rows, entry.ratings[-1]) == (ratings, 100, ratings[-1])
     assert entry.ratings[98:] == ratings[98:]
+    assert entry.ratings == ratings and entry.ratings not in (ratings[1:], 7)
     parts = [ratings[:2], entry.ratings, ratings[:1], []]
     for n in range(len(parts) + 1):
         joined = RatingColumns.joined(parts[:n])

@@ -50,6 +50,14 @@ def test_the_copy_is_on_the_disk_before_it_has_its_name(
     signing_key.agree(folders[0], stream)
     assert acts[3:] == [("synced", folders[0])], "an earlier start may have failed there"
 
+    def full(path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files, "sync", full)
+    with pytest.raises(OSError, match="No space"):
+        signing_key.agree(folders[1], stream)
+    assert list(folders[1].iterdir()) == []
+
 
 def test_the_key_of_redis_counts_and_a_new_redis_takes_the_copy(stream: Stream, folders: tuple[Path, Path]) -> None:
     key = signing_key.agree(folders[0], stream)

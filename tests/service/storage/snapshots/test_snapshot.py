@@ -163,6 +163,8 @@ def test_older_formats_are_read_with_the_names_of_today(tmp_path: Path, number: 
     assert loaded.model.params == model.params
     assert loaded.manifest.given["n_neighbors"] == 2
     np.testing.assert_array_equal(loaded.model.neighbors, model.neighbors)
+    with pytest.raises(ValueError, match="expected an array neighbors"):
+        snapshot_files.check_arrays(path, ArrayValues(model.params, len(USERS), len(ITEMS)), format_=3)
 
 
 def test_what_has_no_bound_is_null() -> None:

@@ -22,7 +22,7 @@ from service.storage.streams import redis_client, verification
 from service.storage.streams.catching_up import archive_up_to
 from service.storage.streams.redis_client import last_and_length
 from service.storage.streams.redis_server import RedisServer, find_binary
-from service.storage.streams.stream import REPACKED, Stream
+from service.storage.streams.stream import MAX_REJECTED, REPACKED, Stream
 from service.storage.streams.verification import Loss
 from tests.service.keys import COMMIT, LOST, RATINGS, REJECTED, TRIMMED, VERIFIED
 from tests.service.logs import append, commit
@@ -59,7 +59,19 @@ def test_appended_entries_are_read_in_order(stream: Stream, run: Run) -> None:
 
 
 def test_reading_waits_for_the_first_entry(stream: Stream) -> None:
+    began_s = time.monotonic()
     assert stream.read(ZERO, block_ms=20).entries == []
+    assert time.monotonic() - began_s >= 0.02
+
+
+def test_the_share_of_memory_is_that_of_its_limit(stream: Stream, client: redis.Redis) -> None:
+    assert stream.memory_share() == 0.0
+    used = client.info("memory")["used_memory"]
+    client.config_set("maxmemory", str(4 * used))
+    try:
+        assert 0.2 < stream.memory_share() < 0.5
+    finally:
+        client.config_set("maxmemory", "0")
 
 
 def test_a_connection_to_another_server_than_the_verified_one_is_refused(stream: Stream, client: redis.Redis) -> None:
@@ -128,6 +140,16 @@ def test_rejecting_twice_leaves_one(stream: Stream, client: redis.Redis) -> None
     for _ in range(2):
         stream.reject(StreamId(5, 1), {b"v": b"9"}, "because")
     assert stream.rejected() == [(StreamId(5, 1), {b"v": b"9", b"reason": b"because"})]
+    stream.clear_rejected()
+    assert client.xlen(REJECTED) == 0
+
+
+def test_as_many_bad_entries_as_there_may_be_are_cleared_at_once(stream: Stream, client: redis.Redis) -> None:
+    """Trimming by whole nodes alone ends after a number of entries."""
+    with client.pipeline(transaction=False) as pipeline:
+        for _ in range(MAX_REJECTED + 200):
+            pipeline.xadd(REJECTED, {"v": "9"})
+        pipeline.execute()
     stream.clear_rejected()
     assert client.xlen(REJECTED) == 0
 

@@ -236,6 +236,8 @@ def test_time_of_acceptance_stands_in_for_a_missing_timestamp() -> None:
         {b"v": b"1", b"ratings": b"[{"},
         {b"v": b"1", b"ratings": b"{}"},
         {b"v": b"1", b"events": b"[]", b"ratings": b"[]"},
+        {b"v": b"1", b"retract": msgspec.json.encode(Retraction("é" * 129, "e"))},
+        {b"v": b"1", b"retract": msgspec.json.encode(Retraction("u", "日" * 100))},
         {b"v": b"1", b"events": b'[{"user": "u", "item": "i"}]'},
         {b"v": b"1", b"events": b'[{"user": "u", "item": "i", "type": ""}]'},
         {b"v": b"1", b"events": b'[{"user": "u", "item": "i", "type": "view", "event_id": ""}]'},

@@ -19,7 +19,9 @@ def at(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_session_counts_for_its_time_alone_and_for_its_secret(tmp_path: Path, at: list[float]) -> None:
+    tmp_path /= "a new folder"
     session_folder.begin(tmp_path, b"secret", "admin_key", b"\x01mark")
+    assert (tmp_path / session_folder.FOLDER).stat().st_mode & 0o777 == 0o700
     for later_s, counts in ((-1, False), (0, True), (SESSION_S - 1, True), (SESSION_S, False)):
         at[0] = NOW_S + later_s
         stored = session_folder.find(tmp_path, b"secret")

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
@@ -374,6 +376,16 @@ def test_a_snapshot_that_cannot_be_read_is_forgotten_with_its_users_unless_it_is
     assert snapshot.versions(folder) == versions[:1]
 
 
+def test_of_revisions_that_a_killed_forgetting_left_the_last_one_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "snapshots"
+    version, other = written(folder), written(folder)
+    live_versions.set_version(tmp_path, "culsh", version)
+    snapshot.rewrite_without(folder, version, "ann")
+    forget_in_snapshots(tmp_path, "nobody")
+    assert set(snapshot.versions(folder)) == {f"{version}.1", other}
+    assert live_versions.read(tmp_path) == {"culsh": f"{version}.1"}
+
+
 def test_a_revision_that_is_there_already_is_never_written_again(tmp_path: Path) -> None:
     version = written(tmp_path)
     found = [snapshot.rewrite_without(tmp_path, version, user).version for user in ("ann", "b/ö")]
@@ -430,6 +442,13 @@ def test_ids_are_strings_as_they_are_asked_for(tmp_path: Path, monkeypatch: pyte
         ids[5]
     snapshot_files.write_ids(tmp_path / "again", ids)
     assert list(snapshot_files.read_ids(tmp_path / "again")) == names
+
+
+@pytest.mark.parametrize("column", [["a", "b", "a"], ["a", None], [1, 2]])
+def test_what_is_no_column_of_distinct_ids_is_refused(tmp_path: Path, column: list[object]) -> None:
+    pq.write_table(pa.table({"id": column}), tmp_path / "ids")
+    with pytest.raises(ValueError, match="expected distinct strings"):
+        snapshot_files.read_ids(tmp_path / "ids", len(column))
 
 
 def test_a_snapshot_is_verified_without_being_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,6 +230,26 @@ def test_a_file_that_comes_during_a_rewrite_stays(
     assert not path.exists()
 
 
+def test_a_rewrite_that_another_has_begun_is_followed_by_one_of_ours(
+    stream: Stream, redis_server: RedisServer, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait, others = redis_client._await_rewrite, list[object]()
+
+    def wait_and_see(asking: Any, deadline_s: float) -> str:
+        status = wait(asking, deadline_s)
+        if not others:
+            others.append(client.bgrewriteaof())
+        return status
+
+    monkeypatch.setattr(redis_client, "_await_rewrite", wait_and_see)
+    client.set("key", "value")
+    client.config_set("rdb-key-save-delay", 50_000)  # µs: long enough to be there still
+    before = client.info("persistence")["aof_rewrites"]
+    stream.rewrite_aof(redis_server.folder)
+    client.config_set("rdb-key-save-delay", 0)
+    assert client.info("persistence")["aof_rewrites"] == before + 2
+
+
 def test_a_rewrite_that_fails_is_not_taken_for_done(
     stream: Stream, redis_server: RedisServer, client: redis.Redis
 ) -> None:

@@ -165,7 +165,7 @@ def a_new_process_goes_first(patch: pytest.MonkeyPatch) -> None:
 def others_may_hang(patch: pytest.MonkeyPatch) -> None:
     """A process went on while Redis did not answer the others."""
 
-    def wait(self: Any, run: str, floor: StreamId) -> None:
+    def wait(self: Any, run: str, floor: StreamId, _: int) -> None:
         vars(verification)["time"].sleep(verification.OTHERS_S)
         self._change(run, lambda pipeline: self._offer(pipeline, floor))
 

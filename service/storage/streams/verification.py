@@ -96,6 +96,7 @@ class Verification:
             # Ids that are raised past the clock keep out what others give back, as those that are raised to a floor do.
             if floor > last or not is_verified or (bound > last > ZERO and self._run is not None):
                 # All offer what they have. The first to go on writes all of it, in order: no entry goes below another.
+                n_offered = len(self._tail)  # before the offer, as a front may tell us more meanwhile
                 self._change(run, lambda pipeline: self._offer(pipeline, floor))
                 if is_new and not is_verified and self._loss is Loss.WORKER:
                     raise StreamUnavailable(
@@ -103,7 +104,7 @@ class Verification:
                         " start `nearfield worker` if it does not run"
                     )
                 if is_new:
-                    self._await_others(run, floor)
+                    self._await_others(run, floor, n_offered)
                 floor = max(self._archived(), self._tail.highest)
                 self._change(run, lambda pipeline: self._restore(pipeline, floor))
                 self._change(run, lambda pipeline: self._raise_to(pipeline, floor))
@@ -172,12 +173,12 @@ class Verification:
         is_of_older_version = mark is None and last > ZERO
         return self._loss is Loss.NONE or not run or is_of_older_version or text_of(mark or b"") == run
 
-    def _await_others(self, run: str, floor: StreamId) -> None:
+    def _await_others(self, run: str, floor: StreamId, n_offered: int) -> None:
         """Wait until the server has answered for as long as the others take to find it and to offer what they have.
 
         A front that joins meanwhile tells us what it has written: that is offered, too.
         """
-        n_offered, until_s = len(self._tail), time.monotonic() + OTHERS_S
+        until_s = time.monotonic() + OTHERS_S
         while (asked_s := time.monotonic()) < until_s:
             if len(self._tail) != n_offered:
                 n_offered = len(self._tail)

@@ -23,7 +23,7 @@ from service.storage.streams.catching_up import archive_up_to
 from service.storage.streams.redis_client import last_and_length
 from service.storage.streams.redis_server import RedisServer, find_binary
 from service.storage.streams.stream import MAX_REJECTED, REPACKED, Stream
-from service.storage.streams.verification import Loss
+from service.storage.streams.verification import Loss, Verification
 from tests.service.keys import COMMIT, LOST, RATINGS, REJECTED, TRIMMED, VERIFIED
 from tests.service.logs import append, commit
 from tests.service.waiting import eventually
@@ -502,6 +502,28 @@ def test_what_a_front_tells_while_its_process_waits_is_offered_to_the_others(
     monkeypatch.setattr(verification, "OTHERS_S", 3 * verification.POLL_S)
     stream.verify()
     assert offered[:3] == [["1000-0"], ["1000-0", "1001-0"], ["1000-0", "1001-0"]]
+    stream.close()
+
+
+def test_what_a_front_tells_during_the_first_offer_is_offered_to_the_others(
+    redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, offered, offer = Stream(redis_url), list[list[str]](), Verification._offer
+    client.delete(VERIFIED)
+
+    def joined(self: Verification, pipeline: Any, floor: StreamId) -> None:
+        offer(self, pipeline, floor)
+        stream.note([(StreamId(1000, 0), FIELDS)])
+
+    def pause(seconds: float) -> None:
+        offered.append(sorted(map(str, client.hkeys(LOST))))
+
+    clock = SimpleNamespace(sleep=pause, monotonic=lambda: len(offered) * verification.POLL_S, time=time.time)
+    monkeypatch.setattr(verification, "time", clock)
+    monkeypatch.setattr(verification, "OTHERS_S", verification.POLL_S)
+    monkeypatch.setattr(Verification, "_offer", joined)
+    stream.verify()
+    assert offered == [["1000-0"]]
     stream.close()
 
 

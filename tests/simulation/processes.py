@@ -267,6 +267,7 @@ class Engine:
     def __init__(self, cluster: Cluster, number: int, folder: int, *, follows: bool) -> None:
         self.process, self.number = Process(f"engine {number}"), number
         self._cluster, world = cluster, cluster.world
+        self.started_s = world.time()
         self.data = cluster.data(folder)
         self.data.mkdir(exist_ok=True)
         self.learned = Learned(self.process.name, cluster.truth)

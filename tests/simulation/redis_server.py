@@ -14,6 +14,7 @@ from typing import Any
 
 import redis
 
+from service.settings.keyspace import DEFAULT
 from service.storage.errors import StreamUnavailable
 from service.storage.events import ZERO, StreamId
 from service.storage.streams.redis_client import COUNT, REPACK, SOCKET_TIMEOUT_S, TRIM
@@ -48,7 +49,7 @@ class Server:
         on_add: told of each entry that is written.
         on_trim: told of the id up to which all is now gone, and of the entries that are removed. The id is `ZERO` if
             that is not new: when Redis has lost entries that a log has, they stay away.
-        on_verified: told when a process has verified it.
+        on_restored: told when a process has written again what it had lost.
     """
 
     def __init__(self, world: World) -> None:
@@ -60,7 +61,7 @@ class Server:
         self.connections: set[Connection] = set()
         self.on_add: Callable[[StreamId, Fields], None] = lambda stream_id, fields: None
         self.on_trim: Callable[[StreamId, list[StreamId]], None] = lambda upto, removed: None
-        self.on_verified: Callable[[], None] = lambda: None
+        self.on_restored: Callable[[], None] = lambda: None
 
     # --- what happens to it
 
@@ -153,13 +154,13 @@ class Server:
         if nx and key in self.state.texts:
             return
         self.state.texts[key] = _bytes(value)
-        if key.endswith(":verified"):
-            self.on_verified()
         self._change(key)
 
     def delete(self, key: str) -> None:
         self.state.texts.pop(key, None)
         self.state.hashes.pop(key, None)
+        if key == DEFAULT.lost:  # with what it offered
+            self.on_restored()
 
     def hset(self, key: str, mapping: dict[str, bytes]) -> None:
         self.state.hashes.setdefault(key, {}).update({name.encode(): value for name, value in mapping.items()})

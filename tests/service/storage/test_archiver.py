@@ -354,6 +354,17 @@ def test_a_damaged_log_is_reported_until_it_is_repaired(
     assert [r.item for entry in contents(log) for r in entry.ratings] == list("abcde")
 
 
+def test_segments_are_merged_when_that_is_asked_for(
+    stream: Stream, log: RatingLog, rating_entry: Callable[..., Entry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.storage.log.rating_log.MERGE_AT", 2)
+    for ms in (1000, 2000):
+        commit(log, [rating_entry(ms, ("u", "i", 4.0))])
+    for merge, n_segments in ((False, 2), (True, 1)):
+        assert Archiver(stream, log)._is_intact(merge=merge)
+        assert len(log.files.segments()) == n_segments
+
+
 def test_damage_and_its_repair_are_said_once(
     stream: Stream, log: RatingLog, rating_entry: Callable[..., Entry]
 ) -> None:

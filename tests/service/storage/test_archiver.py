@@ -365,6 +365,31 @@ def test_segments_are_merged_when_that_is_asked_for(
         assert len(log.files.segments()) == n_segments
 
 
+def test_a_full_redis_is_trimmed_without_a_merge_and_not_at_each_step(
+    stream: Stream,
+    log: RatingLog,
+    put: Callable,
+    rating_entry: Callable[..., Entry],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A large merge takes seconds, in which Redis would refuse ratings."""
+    asked = list[int]()
+
+    def share() -> float:
+        asked.append(len(asked))
+        return 1.0
+
+    monkeypatch.setattr(stream, "memory_share", share)
+    monkeypatch.setattr("service.storage.log.rating_log.MERGE_AT", 2)
+    for ms in (1000, 2000):
+        commit(log, [rating_entry(ms, ("u", "i", 4.0))])
+    archiver, last = Archiver(stream, log), put("a")
+    archiver._tidied_s = time.monotonic()
+    for _ in range(3):
+        archiver.step(0)
+    assert (stream.trimmed_id(), len(log.files.segments()), len(asked)) == (last, 3, 1)
+
+
 def test_damage_and_its_repair_are_said_once(
     stream: Stream, log: RatingLog, rating_entry: Callable[..., Entry]
 ) -> None:

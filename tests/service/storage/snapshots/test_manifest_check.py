@@ -106,6 +106,11 @@ def test_ratings_have_a_middle_and_a_width_and_counts_need_neither() -> None:
         manifest_check.check(msgspec.structs.replace(counts, calibration=calibration))
 
 
+def test_the_scale_of_a_calibration_has_bounds() -> None:
+    manifest_check.check(changed("calibration.scale.1", LARGEST))
+    check_refused(changed("calibration.scale.1", 2 * LARGEST), r"calibration\.scale\[1\]")
+
+
 def test_a_damped_scale_begins_above_zero() -> None:
     for name, damped in (("scale", "is_damped"), ("event_scale", "event_damped")):
         for low, is_damped in ((0.0, False), (0.0, True), (LEAST_DIVISOR, True)):

@@ -649,6 +649,7 @@ def test_what_is_archived_is_awaited_also_from_an_emptied_server(
     client.delete(RATINGS)
     with pytest.raises(LogUnavailable, match="1000-0"):
         archive_up_to(stream, log, StreamId(1000, 0), timeout_s=0.1)
+    assert stream.requested_commit() == StreamId(1000, 0)
     commit(log, [rating_entry(1000, ("u", "i", 4.0))])
     assert archive_up_to(stream, log, StreamId(1000, 0), timeout_s=0.1) == StreamId(1000, 0)
     append(client, FIELDS, "2000-0")

@@ -527,6 +527,29 @@ def test_what_a_front_tells_during_the_first_offer_is_offered_to_the_others(
     stream.close()
 
 
+def test_others_have_their_time_again_after_a_late_answer(
+    redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, at, pauses = Stream(redis_url), [0.0], list[float]()
+    stream.note([(StreamId(1000, 0), FIELDS)])
+    client.delete(VERIFIED)
+    ask = verification.Verification.run_id
+
+    def pause(seconds: float) -> None:
+        at[0] += seconds
+        pauses.append(at[0])
+
+    def late(one: verification.Verification) -> str:
+        at[0] += 2 * verification.SLOW_S if len(pauses) == 1 else 0.0
+        return ask(one)
+
+    monkeypatch.setattr(verification.Verification, "run_id", late)
+    monkeypatch.setattr(verification, "time", SimpleNamespace(sleep=pause, monotonic=lambda: at[0], time=time.time))
+    stream.verify()
+    assert pauses[-1] >= 2 * verification.SLOW_S + verification.OTHERS_S
+    stream.close()
+
+
 @pytest.mark.parametrize("step", ["_restore", "_raise_to", "_raise_past"])
 def test_what_another_writes_while_ids_are_raised_is_seen(
     redis_url: str, client: redis.Redis, monkeypatch: pytest.MonkeyPatch, step: str

@@ -266,7 +266,8 @@ class Simulation:
         """Whether writes go on, all is learned and archived, and all jobs are done."""
         truth = self.cluster.truth
         self.is_over = self.is_over or len(truth.acknowledged) >= n_acknowledged + 3
-        last = max(truth.acknowledged.keys() - truth.excused, default=ZERO)
+        there = self.cluster.server.state.fields.get(DEFAULT.ratings, {})  # also what nobody was told of yet
+        last = max((truth.acknowledged.keys() - truth.excused) | there.keys(), default=ZERO)
         engines = list(self.cluster.engines.values())
         logs = [worker.log for worker in self.workers.values()] + [engine.log for engine in engines]
         return (

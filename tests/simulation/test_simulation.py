@@ -81,6 +81,20 @@ def test_what_redis_had_lost_before_was_not_trimmed() -> None:
     assert told == [(ZERO, [first]), (third, [second, third])]
 
 
+def test_a_world_ends_when_the_log_has_all_that_redis_has() -> None:
+    simulation, quiet = Simulation(0), list[bool]()
+
+    def end() -> None:
+        quiet.append(simulation._is_quiet(0))
+        simulation.cluster.server.xadd(DEFAULT.ratings, {})  # a reply is still on its way, and an engine may learn it
+        quiet.append(simulation._is_quiet(0))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulation, "_check", end)
+        assert simulation.run() == []
+    assert quiet == [True, False]
+
+
 # --- bugs that were repaired
 
 

@@ -120,10 +120,10 @@ class Publisher:
                 f"Invalid store {self._store.url}: expected that of {self._data}, got one of another folder; name"
                 " another store, or, if that folder is lost, start once with an empty one and --take-over"
             )
-        self._stream.publisher(self._id, replace=take_over)
-        files.sync(
-            self._data
-        )  # before a head names the id, also when it is there: an earlier start may have failed here
+        proposed = self._id
+        # Before Redis or a head names the id, also when it is there: an earlier start may have failed here.
+        files.sync(self._data)
+        self._stream.publisher(proposed, replace=take_over)
         self.check()
         if head is not None and head.position > last:
             _log.warning("the folder takes what the store has and it lacks", folder=last, store=head.position)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,11 +15,13 @@ import gpu
 from service.base.errors import Conflict, ServiceError
 from service.extras.stores import follower, publisher, store_head
 from service.extras.stores.follower import Follower
+from service.extras.stores.names import OWNER_FILE
 from service.extras.stores.object_store import ObjectStore, StoreUnavailable
 from service.extras.stores.publisher import Publisher
 from service.extras.stores.store_head import CorruptStore, Head
 from service.settings.errors import InvalidSetting
 from service.settings.settings import Settings
+from service.storage import files
 from service.storage.archiver import Archiver
 from service.storage.errors import CorruptLog
 from service.storage.events import Entry, StreamId
@@ -223,6 +226,24 @@ def test_one_folder_publishes_and_another_takes_over_only_when_told(
         pair.publisher.upto()
     pair.follower.step()
     assert pair.replica.rows() == other.rows()
+
+
+def test_redis_names_a_folder_only_when_its_id_is_on_the_disk(
+    pair: Pair, stream: Stream, monkeypatch: pytest.MonkeyPatch
+):
+    """Else a power cut takes the id, and the worker is refused for ever: Redis names a folder that is not there."""
+
+    def fail(path: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "sync", fail)
+        for _ in range(2):  # the second one finds the id that the first one has made
+            with pytest.raises(OSError, match="Input/output"):
+                pair.publisher.prepare()
+    assert stream.publisher() is None
+    pair.publisher.prepare()
+    assert stream.publisher() == (pair.worker.data / OWNER_FILE).read_text()
 
 
 def test_a_replica_goes_on_without_its_store_but_does_not_begin_without(pair: Pair, rating_entry: Make):

@@ -187,7 +187,11 @@ class Archiver:
         self._keep_rejected()
 
     def _connected(self) -> StreamReader:
-        """The reader; verifies the server before the first read and after every failure of Redis."""
+        """The reader; verifies a server before the first read of it, and after every failure of Redis.
+
+        Redis may have been started again between two calls, such as while a commit took long: then none has failed.
+        """
+        self._is_verified = self._is_verified and self._stream.is_verified()
         if not self._is_verified:
             self._keeper.check()
         if self._reader is None:

@@ -112,6 +112,10 @@ class Stream:
         """Verify the server, see `Verification`, which has the errors."""
         self._verification()
 
+    def is_verified(self) -> bool:
+        """Whether the server needs no `verify`, see `Verification.is_current`, which has the errors."""
+        return self._verification.is_current()
+
     def note(self, entries: Iterable[tuple[StreamId, Fields]]) -> None:
         """Entries that another process of this service has written: a server that has lost them gets them again."""
         self._tail.note(entries)

@@ -116,6 +116,17 @@ class Verification:
                 self._ahead_ms = ahead_ms
             self._run = run
 
+    def is_current(self) -> bool:
+        """Whether the server is still the one that was verified last: a closed connection opens again in silence.
+
+        True if it refuses to tell.
+
+        Raises:
+            StreamUnavailable: Redis is gone.
+        """
+        with translated():
+            return self.run_id() in ("", self._run)
+
     def check_promises(self) -> bool:
         """Check that the settings of the server make it keep what it acknowledges; False if it refuses to tell them.
 

@@ -21,9 +21,10 @@ from service.storage.events import ZERO, Entry, RatingEvent, StreamId, encode_ra
 from service.storage.log import segment_folder
 from service.storage.log.log_manifest import LogManifest
 from service.storage.log.rating_log import RatingLog
+from service.storage.streams import verification
 from service.storage.streams.redis_server import RedisServer
 from service.storage.streams.stream import Stream
-from tests.service.keys import RATINGS
+from tests.service.keys import RATINGS, VERIFIED
 from tests.service.logs import append, commit, contents
 from tests.service.waiting import eventually
 
@@ -484,6 +485,20 @@ def test_a_killed_server_is_waited_for(
     stream.request_commit(last)
     eventually(lambda: log.last_id() >= last)  # ids may have been raised behind the entry
     assert [r.item for entry in contents(log) for r in entry.ratings] == ["a", "b"]
+
+
+def test_a_server_that_was_started_again_between_two_reads_is_verified(
+    redis_server: RedisServer, stream: Stream, log: RatingLog, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client opens its closed connection in silence: no call fails, and replicas would wait for ever."""
+    monkeypatch.setattr(verification, "OTHERS_S", 0.0)
+    archiver = Archiver(stream, log)
+    archiver.step(0)
+    pid = redis_server.pid
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: redis_server.is_alive and redis_server.pid != pid)
+    archiver.step(0)
+    assert client.get(VERIFIED) == client.info("server")["run_id"]
 
 
 def test_a_flushed_server_goes_on_above_the_log(

@@ -18,6 +18,7 @@ from service.processes.writes import Writes
 from service.settings.settings import Settings
 from service.storage.archive_lock import ArchivableFormat
 from service.storage.events import ZERO, Fields, RatingEvent, StreamId, TypedEvent
+from service.storage.streams.offering import Offering
 from service.storage.streams.redis_server import url_of
 from service.storage.streams.stream_writer import StreamWriter
 from service.storage.streams.tail import Tail
@@ -46,7 +47,10 @@ class FrontServing:
         """
         self.settings, self.metrics = settings, Metrics(of_process=is_alone)
         self._tail = Tail(TAIL_BYTES)
-        self._writer = StreamWriter(url_of(settings), self._verify, self._tail, settings.keyspace, self._tell_tail)
+        url, keys = url_of(settings), settings.keyspace
+        self._writer = StreamWriter(url, self._verify, self._tail, keys, self._lose)
+        # An embedded Redis loses nothing.
+        self._offering = Offering(url, self._tail, keys) if settings.redis else None
         max_open = OPEN_PER_WAITING * settings.max_waiting
         # An engine that was started again may read another server than the one that its predecessor has verified.
         self._link = Link(connect, name, max_open, self.metrics.registry, self._join)
@@ -63,11 +67,15 @@ class FrontServing:
     def start(self) -> None:
         """Connect to the engine's process. Call it on the event loop."""
         self._link.start()
+        if self._offering is not None:
+            self._offering.start()
 
     async def stop(self) -> None:
         """Close all connections."""
         await self._link.stop()
         self._writer.close()
+        if self._offering is not None:
+            self._offering.close()
 
     async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:
         """The JSON of one answer."""
@@ -115,6 +123,12 @@ class FrontServing:
 
     def _note(self, stream_id: StreamId, trace: Trace) -> None:
         self._link.tell(Wrote(str(stream_id), trace.encoded))
+
+    def _lose(self) -> None:
+        """The connection to Redis has ended: another server may take its place, or this one comes back older."""
+        self._tell_tail()
+        if self._offering is not None:
+            self._offering.look_again()
 
     def _join(self) -> None:
         self._tell_tail()

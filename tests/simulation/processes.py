@@ -46,7 +46,7 @@ from service.storage.log import segment
 from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import live_versions, snapshot, version_names
 from service.storage.snapshots.forgetting import without_forgotten
-from service.storage.streams import stream, stream_writer
+from service.storage.streams import offering, stream, stream_writer
 from service.storage.streams.stream import Stream
 from service.storage.streams.verification import Loss, Verification
 from tests.service.logs import contents
@@ -152,7 +152,8 @@ class Cluster:
         yield stream, "connect", lambda url: Client(self.server)
         yield Stream, "memory_share", lambda stream: 0.0
         yield Stream, "rewrite_aof", lambda stream, folder: None
-        yield stream_writer, "Connection", Connection
+        for module in (offering, stream_writer):
+            yield module, "Connection", Connection
         Connection.server = self.server
         yield front_serving, "Link", functools.partial(Link, self)
         yield front_serving, "Metrics", lambda of_process: IGNORE
@@ -258,7 +259,12 @@ class Front:
         settings: Any = SimpleNamespace(data=cluster.data(number), redis=URL, max_waiting=1000, keyspace=DEFAULT)
         connect: Any = number  # which the `Link` of a world takes in its place
         self.serving: FrontServing = self.process.run(lambda: FrontServing(settings, connect, "front"))
-        self.process.run(self.serving.start)
+        cluster.world.task(self.process, self._begin())
+
+    async def _begin(self) -> None:
+        self.serving.start()
+        offering: Any = self.serving._offering
+        self.process.on_kill.append(offering._task.cancel)
 
 
 class Engine:
@@ -267,7 +273,6 @@ class Engine:
     def __init__(self, cluster: Cluster, number: int, folder: int, *, follows: bool) -> None:
         self.process, self.number = Process(f"engine {number}"), number
         self._cluster, world = cluster, cluster.world
-        self.started_s = world.time()
         self.data = cluster.data(folder)
         self.data.mkdir(exist_ok=True)
         self.learned = Learned(self.process.name, cluster.truth)

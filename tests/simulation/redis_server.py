@@ -14,10 +14,9 @@ from typing import Any
 
 import redis
 
-from service.settings.keyspace import DEFAULT
 from service.storage.errors import StreamUnavailable
 from service.storage.events import ZERO, StreamId
-from service.storage.streams.redis_client import COUNT, REPACK, SOCKET_TIMEOUT_S, TRIM
+from service.storage.streams.redis_client import COUNT, OFFER, REPACK, SOCKET_TIMEOUT_S, TRIM
 from service.storage.streams.stream_writer import REPLY_TIMEOUT_S
 from tests.simulation.virtual import World
 
@@ -49,7 +48,6 @@ class Server:
         on_add: told of each entry that is written.
         on_trim: told of the id up to which all is now gone, and of the entries that are removed. The id is `ZERO` if
             that is not new: when Redis has lost entries that a log has, they stay away.
-        on_restored: told when a process has written again what it had lost.
     """
 
     def __init__(self, world: World) -> None:
@@ -61,7 +59,6 @@ class Server:
         self.connections: set[Connection] = set()
         self.on_add: Callable[[StreamId, Fields], None] = lambda stream_id, fields: None
         self.on_trim: Callable[[StreamId, list[StreamId]], None] = lambda upto, removed: None
-        self.on_restored: Callable[[], None] = lambda: None
 
     # --- what happens to it
 
@@ -159,8 +156,6 @@ class Server:
     def delete(self, key: str) -> None:
         self.state.texts.pop(key, None)
         self.state.hashes.pop(key, None)
-        if key == DEFAULT.lost:  # with what it offered
-            self.on_restored()
 
     def hset(self, key: str, mapping: dict[str, bytes]) -> None:
         self.state.hashes.setdefault(key, {}).update({name.encode(): value for name, value in mapping.items()})
@@ -186,11 +181,19 @@ class Server:
             self.on_trim(StreamId.parse(upto) if is_raised else ZERO, ids[:place])
             self.set(trimmed, upto)
             return self._keep(key, ids[place:])
+        if script == OFFER:
+            return self._offered(key, *arguments)
         if script == COUNT:
             return len(self.after(key, StreamId.parse(arguments[0][1:])))
         assert script == REPACK
         most = int(arguments[0])
         return str(ids[most]).encode() if len(ids) > most else None
+
+    def _offered(self, verified: str, lost: str, run: str, seconds: str, *pairs: Any) -> int:
+        if self.state.texts.get(verified) == run.encode():
+            return 1
+        self.hset(lost, dict(zip(pairs[::2], pairs[1::2], strict=True)))
+        return 0
 
 
 class Client:
@@ -315,6 +318,8 @@ class Connection:
 
     async def call(self, name: str, *arguments: Any) -> Any:
         key, *rest = [part if isinstance(part, str) else part.decode() for part in arguments[:2]]
+        if name == "EVAL":
+            return await self._reply(lambda server: server.eval(key, int(rest[0]), *arguments[2:]))
         if "NOMKSTREAM" in rest:
             return await self._reply(lambda server: None)
         fields = dict(zip(*[iter(arguments[2:])] * 2, strict=True))

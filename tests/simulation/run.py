@@ -16,7 +16,6 @@ from typing import Any, NoReturn
 import pytest
 import structlog
 
-from service.base.backoff import LONGEST_S
 from service.base.errors import ServiceError
 from service.settings.keyspace import DEFAULT
 from service.storage.errors import CorruptLiveFile, CorruptLog, CorruptSnapshot
@@ -56,7 +55,6 @@ class Simulation:
         self.has_lost = self.is_over = False
         self.n_written = 0
         self.cluster.server.on_trim = self._trimmed
-        self.cluster.server.on_restored = lambda: self._excuse(filter(self._can_offer, self._processes()))
 
     def run(self) -> list[str]:
         """What was broken."""
@@ -103,12 +101,6 @@ class Simulation:
     def _processes(self) -> list[Any]:
         every: list[Any] = [*self.fronts.values(), *self.cluster.engines.values(), *self.workers.values()]
         return [each for each in every if each.process.is_alive]
-
-    def _can_offer(self, process: Any) -> bool:
-        """Whether it offers what it has before another process goes on: not a front whose engine is away or starts."""
-        is_engine = isinstance(process, Engine)
-        starts = is_engine and self.world.time() < process.started_s + LONGEST_S
-        return not (isinstance(process, Front) or starts)
 
     # --- clients
 

@@ -16,6 +16,7 @@ from service.storage import archiver, exclusion, files
 from service.storage.events import ZERO, StreamId
 from service.storage.log.segment_folder import SegmentFolder
 from service.storage.streams import verification
+from service.storage.streams.offering import Offering
 from service.storage.streams.redis_client import TRIM
 from service.storage.streams.stream import Stream
 from service.storage.streams.tail import Tail
@@ -186,8 +187,18 @@ def others_may_hang(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Verification, "_await_others", wait)
 
 
+def fronts_offer_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A front whose engine was away kept what only it had."""
+
+    async def offer(self: Any, connection: Any) -> None:
+        del self, connection
+
+    patch.setattr(Offering, "_offer", offer)
+
+
 def joined_too_late(patch: pytest.MonkeyPatch) -> None:
     """What a front told while its process waited for the others was not offered to them."""
+    fronts_offer_nothing(patch)
     patch.setattr(Tail, "__len__", lambda tail: 0)
 
 
@@ -210,6 +221,7 @@ PLANTED: dict[Callable[[pytest.MonkeyPatch], None], tuple[str, int]] = {
     a_new_process_goes_first: (LOST, 26),
     others_may_hang: (LOST, 22),
     joined_too_late: (LOST, 22),
+    fronts_offer_nothing: (LOST, 1718),
 }
 
 

@@ -48,6 +48,15 @@ end
 return redis.call('XADD', KEYS[1], '*', unpack(ARGV, 2))
 """
 
+# KEYS: the id of the run that was verified, and the entries that are offered. ARGV: the id of this run, the seconds
+# after which an offer goes, then id, packed fields, ... Returns 1 if this run is verified: the others have gone on.
+OFFER = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then return 1 end
+for place = 3, #ARGV, 2 do redis.call('HSET', KEYS[2], ARGV[place], ARGV[place + 1]) end
+redis.call('EXPIRE', KEYS[2], ARGV[2])
+return 0
+"""
+
 # KEYS: the stream. ARGV: the first id.
 COUNT = "return #redis.call('XRANGE', KEYS[1], ARGV[1], '+')"
 

@@ -35,7 +35,7 @@ POLL_S = 0.1  # seconds between two questions that tell
 OFFERED_S = 60  # seconds after which an offer of a process that has ended goes
 REPLACED = "Redis was replaced while it was verified; try again"
 
-_pack, _unpack = msgspec.msgpack.encode, msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
+packed, _unpack = msgspec.msgpack.encode, msgspec.msgpack.Decoder(dict[bytes, bytes]).decode
 _FSYNC_STRENGTH = {"no": 0, "everysec": 1, "always": 2}
 _log = structlog.get_logger(__name__)
 
@@ -222,7 +222,7 @@ class Verification:
         lost = self._tail.after(max(self._last_if_ours(pipeline, floor), self._archived()))
         pipeline.multi()
         if lost:
-            pipeline.hset(self._keys.lost, mapping={str(stream_id): _pack(fields) for stream_id, fields in lost})
+            pipeline.hset(self._keys.lost, mapping={str(stream_id): packed(fields) for stream_id, fields in lost})
             pipeline.expire(self._keys.lost, OFFERED_S)
 
     def _restore(self, pipeline: Any, floor: StreamId) -> None:

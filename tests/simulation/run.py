@@ -200,7 +200,8 @@ class Simulation:
             await self._hang_redis()
 
     async def _hang_redis(self) -> None:
-        self.cluster.server.hangs_until_s = self.world.time() + self.chance.random() * 6
+        server, end_s = self.cluster.server, self.world.time() + self.chance.random() * 6
+        server.hangs_until_s = max(server.hangs_until_s, end_s)  # else some would hang on, and others go on
 
     async def _slow_redis(self) -> None:
         self.cluster.server.latency_s = self.chance.choice((0.002, 0.03, 0.03))

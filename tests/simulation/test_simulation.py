@@ -211,7 +211,7 @@ PLANTED: dict[Callable[[pytest.MonkeyPatch], None], tuple[str, int]] = {
     the_clock_of_redis: (LOST, 25),
     replaced_while_connecting: (LOST, 3),
     nothing_given_back: (LOST, 3),
-    forgotten_in_training: (FORGOTTEN, 47),
+    forgotten_in_training: (FORGOTTEN, 1065),
     the_archiver_gives_up: (STUCK, 4),
     trimmed_too_early: (EARLY, 2),
     no_file_synced: (EARLY, 0),
@@ -219,7 +219,7 @@ PLANTED: dict[Callable[[pytest.MonkeyPatch], None], tuple[str, int]] = {
     committed_again: (FORGOTTEN, 182),
     settled_too_early: (EARLY, 0),
     a_new_process_goes_first: (LOST, 26),
-    others_may_hang: (LOST, 22),
+    others_may_hang: (LOST, 2283),
     joined_too_late: (LOST, 22),
     fronts_offer_nothing: (LOST, 1718),
 }

@@ -49,8 +49,7 @@ class FrontServing:
         self._tail = Tail(TAIL_BYTES)
         url, keys = url_of(settings), settings.keyspace
         self._writer = StreamWriter(url, self._verify, self._tail, keys, self._lose)
-        # An embedded Redis loses nothing.
-        self._offering = Offering(url, self._tail, keys) if settings.redis else None
+        self._offering = Offering(url, self._tail, keys)
         max_open = OPEN_PER_WAITING * settings.max_waiting
         # An engine that was started again may read another server than the one that its predecessor has verified.
         self._link = Link(connect, name, max_open, self.metrics.registry, self._join)
@@ -67,15 +66,14 @@ class FrontServing:
     def start(self) -> None:
         """Connect to the engine's process. Call it on the event loop."""
         self._link.start()
-        if self._offering is not None:
+        if self.settings.redis:  # an embedded one loses nothing
             self._offering.start()
 
     async def stop(self) -> None:
         """Close all connections."""
         await self._link.stop()
         self._writer.close()
-        if self._offering is not None:
-            self._offering.close()
+        self._offering.close()
 
     async def answer(self, query: Query, wait_for: StreamId | None = None) -> bytes:
         """The JSON of one answer."""
@@ -127,8 +125,7 @@ class FrontServing:
     def _lose(self) -> None:
         """The connection to Redis has ended: another server may take its place, or this one comes back older."""
         self._tell_tail()
-        if self._offering is not None:
-            self._offering.look_again()
+        self._offering.look_again()
 
     def _join(self) -> None:
         self._tell_tail()

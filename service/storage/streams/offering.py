@@ -59,10 +59,8 @@ class Offering:
 
     async def _offer(self, connection: Connection) -> None:
         """Offer until the server is verified. A server that refuses to tell its run counts as verified, as there."""
-        run = await connection.run_id()
-        while run and (entries := self._tail.after(ZERO)):
-            pairs = (part for stream_id, fields in entries for part in (str(stream_id), packed(fields)))
-            keys = self._keys.verified, self._keys.lost
-            if await connection.call("EVAL", OFFER, "2", *keys, run, str(OFFERED_S), *pairs):
-                return
+        run, keys = await connection.run_id(), (self._keys.verified, self._keys.lost)
+        # Once: nothing is written to a server that is not verified.
+        offer = [part for stream_id, fields in self._tail.after(ZERO) for part in (str(stream_id), packed(fields))]
+        while run and offer and not await connection.call("EVAL", OFFER, "2", *keys, run, str(OFFERED_S), *offer):
             await asyncio.sleep(LOOK_S)

@@ -84,7 +84,8 @@ class StreamReader:
         if trimmed > self._log.last_id():
             raise StreamReplaced(
                 f"Invalid rating log: expected everything up to {trimmed}, which was trimmed from the stream,"
-                f" got {self._log.last_id()}. Was the data folder replaced? Delete nearfield:trimmed to skip them"
+                f" got {self._log.last_id()}. The log of a replica has them once its store can be read again. If the"
+                f" data folder was replaced, restore a backup; delete nearfield:trimmed only to go on without them"
             )
         yield from self._log.entries(self.cursor, trimmed)
         if self.cursor < trimmed:  # the last entries of the gap were bad ones, which the log does not keep

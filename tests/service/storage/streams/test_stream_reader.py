@@ -104,8 +104,23 @@ def test_trimming_beyond_the_log_is_not_passed_over(
     stream.trim(entries[20].id)
     reader = StreamReader(stream, log, ZERO)
     for _ in range(2):
-        with pytest.raises(StreamReplaced, match="21-0"):
+        with pytest.raises(
+            StreamReplaced, match=r"21-0.* once its store can be read again.* only to go on without them"
+        ):
             reader.read(0)
     assert reader.cursor == ZERO
-    client.delete(TRIMMED)  # what the message advises
+    client.delete(TRIMMED)
     assert read_all(reader) == entries[21:]
+
+
+def test_what_the_log_of_a_replica_gets_late_is_read(
+    stream: Stream, log: RatingLog, entries: list[Entry], fill: Callable
+) -> None:
+    fill(entries)
+    commit(log, entries[:10])
+    stream.trim(entries[20].id)
+    reader = StreamReader(stream, log, ZERO)
+    with pytest.raises(StreamReplaced):
+        reader.read(0)
+    commit(log, entries[10:21])  # the store is back
+    assert read_all(reader) == entries

@@ -40,7 +40,7 @@ from gpu.als import host as als
 from gpu.als.halves import Modes
 from gpu.als.params import AlsImplicitParams, AlsParams
 from gpu.als.trainer import AlsTrainer
-from gpu.base.errors import InvalidInput, NotEnoughMemory
+from gpu.base.errors import EngineError, InvalidInput, NotEnoughMemory, RankLost
 from gpu.data import draws
 from gpu.data.calibration import calibrate, in_units
 from gpu.data.param_kinds import Params, with_changes
@@ -314,6 +314,9 @@ def run_ranks(size: int, backend: str, work: Work, home: Path | None = None) -> 
     """What `work` returns on each of `size` ranks, processes of this machine.
 
     `home`: of the store whose kernels are compiled while ranks connect.
+
+    Raises:
+        EngineError: that of the first rank that could not go on, such as for too little memory.
     """
     context, key = multiprocessing.get_context("spawn"), secrets.token_bytes(32)
     cores, processes, ends = sorted(os.sched_getaffinity(0)), [], []
@@ -333,6 +336,9 @@ def run_ranks(size: int, backend: str, work: Work, home: Path | None = None) -> 
     results = [_received(end) for end in ends]
     for process in processes:
         process.join()
+    failures = [result for result in results if isinstance(result, EngineError)]
+    if failures:
+        raise min(failures, key=lambda failure: isinstance(failure, RankLost))  # others are lost because of the first
     return results
 
 
@@ -357,7 +363,12 @@ def _rank(work: Work, home: Path | None, wanted: str, key: bytes, rank: int, cor
         if compiling is not None:
             compiling.result()
     listener.close()
-    end.send(work(exchange, backend))
+    try:
+        result = work(exchange, backend)
+    except EngineError as error:
+        end.send(error if isinstance(error, RankLost) else EngineError(str(error)))  # some cannot be pickled
+        return
+    end.send(result)
     exchange.barrier()
     exchange.close()
 

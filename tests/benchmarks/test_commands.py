@@ -260,6 +260,14 @@ def test_what_is_not_there_is_refused(arguments: str, told: str, capsys: pytest.
     assert told in capsys.readouterr().err
 
 
+def test_ranks_with_too_little_memory_tell_it_in_a_line(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    text = f"distributed --ratings {places.matrix} --ranks 2 --factors 4 --memory 1e-6 --backend host"
+    assert run(text.split()) == 1
+    *_, last = capsys.readouterr().err.splitlines()
+    assert "bytes" in last
+    assert "are free" in last
+
+
 def test_all_commands_are_listed_together() -> None:
     done = subprocess.run([sys.executable, "-m", "benchmarks"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert all(f" {name} " in done.stdout for name in COMMANDS), done.stderr

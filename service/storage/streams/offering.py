@@ -58,7 +58,7 @@ class Offering:
             await asyncio.sleep(LOOK_S)
 
     async def _offer(self, connection: Connection) -> None:
-        """Offer until the server is verified. A server that refuses to tell its run counts as verified, as there."""
+        """Offer until the server is verified; one that refuses to tell its run is, as for `Verification.is_current`."""
         run, keys = await connection.run_id(), (self._keys.verified, self._keys.lost)
         # Once: nothing is written to a server that is not verified.
         offer = [part for stream_id, fields in self._tail.after(ZERO) for part in (str(stream_id), packed(fields))]

@@ -58,7 +58,7 @@ class OnlineModel(Protocol):
 
     @property
     def n_waiting(self) -> int:
-        """Number of rows that wait for `catch_up`; refits of these rows may add more."""
+        """Number of rows that wait for `catch_up` or are being refitted, which may add more. Any thread may ask."""
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Grow to the size of the table, with the keys of all its rows. Call it before `note` of a new row."""

@@ -63,13 +63,14 @@ class DeviceModel:
         self.grow(user_keys, item_keys)
         self._late = LateRefits(self.model, self._table, self._refits, ready.as_trained, since)
         self._touched = np.flatnonzero(~self.model.user_trained & (self._table.rows.lengths > 0))
+        self._n_in_hand = 0  # rows that are being refitted
         self._live: Live | None = None
         self._loading: Iterator[None] | None = self._load(ready)
 
     @property
     def n_waiting(self) -> int:
         """See `gpu.online.OnlineModel`."""
-        return len(self._late)
+        return self._n_in_hand + len(self._late)
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Grow to the size of the table; the device grows before the next batch."""
@@ -155,6 +156,7 @@ class DeviceModel:
         due, counts, items = self._late.due, self._table.item_counts, NOBODY
         if not due:
             return False
+        self._n_in_hand = len(due)  # before they leave the set: other threads read `n_waiting`
         while due and n_raters > 0 and len(items) < ITEMS_AT_ONCE:
             items = np.append(items, taken(due, 1))
             n_raters -= min(int(counts[items[-1]]), MAX_RATERS) + ITEM_RATERS
@@ -166,6 +168,7 @@ class DeviceModel:
 
         for _ in self._late.refit(items, show):
             pass
+        self._n_in_hand = 0
         return True
 
     def _learn_event(self, live: Live) -> bool:
@@ -195,9 +198,11 @@ class DeviceModel:
         """Refit a batch of the users who read trained items that have changed; false if there are none."""
         if not self._late.users:
             return False
+        self._n_in_hand = len(self._late.users)
         users = taken(self._late.users, USERS_AT_ONCE)
         n = self._touch(live, users)
         self._late.users.update(users[n:].tolist())
+        self._n_in_hand = 0
         return True
 
     def _touch(self, live: Live, users: NDArray[np.int64]) -> int:

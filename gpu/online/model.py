@@ -102,6 +102,7 @@ class HostModel:
         self._items = set(np.flatnonzero(~model.item_trained & (table.item_counts > 0)).tolist())
         # Work in progress: the next slice continues it.
         self._begun: Iterator[None] | None = itertools.chain(self._refits.prepare(), self._late.prepare())
+        self._n_in_hand = 0  # rows that it refits
         self.index = index or ItemIndex(model, backend)
         self.index.refresh(np.zeros(0, dtype=np.int64))
 
@@ -113,7 +114,7 @@ class HostModel:
     @property
     def n_waiting(self) -> int:
         """See `gpu.online.OnlineModel`."""
-        return len(self._late) + len(self._late_items)
+        return self._n_in_hand + len(self._late) + len(self._late_items)
 
     def grow(self, user_keys: NDArray[np.uint64], item_keys: NDArray[np.uint64]) -> None:
         """Grow to the size of the table, with the keys of all its rows. Call it before `note` of a new row."""
@@ -150,7 +151,7 @@ class HostModel:
         model = self.model
         for _ in self._begun or ():  # the work in progress may be this user's
             pass
-        self._begun = None
+        self._begun, self._n_in_hand = None, 0
         if self._signatures is not None:
             self._signatures.forget(user, items, values)
         self._items.update(items[~model.item_trained[items]].tolist())
@@ -217,7 +218,7 @@ class HostModel:
             if self._begun is None:
                 return
             if next(self._begun, _END) is _END:
-                self._begun = None
+                self._begun, self._n_in_hand = None, 0
             if time.perf_counter() >= deadline:
                 return
 
@@ -249,11 +250,19 @@ class HostModel:
     def _take_users(self, pending: set[int], is_hurried: bool) -> NDArray[np.int64]:
         """Take users out of `pending`: as many as fit into a slice if the work is hurried, else all."""
         refits = self._refits
-        return taken(pending, refits.most_users, refits.first_users) if is_hurried else taken(pending, len(pending))
+        return self._take(pending, is_hurried, refits.most_users, refits.first_users)
 
     def _take_items(self, pending: set[int], is_hurried: bool) -> NDArray[np.int64]:
         refits = self._refits
-        return taken(pending, refits.most_items, refits.first_items) if is_hurried else taken(pending, len(pending))
+        return self._take(pending, is_hurried, refits.most_items, refits.first_items)
+
+    def _take(
+        self, pending: set[int], is_hurried: bool, most: int, n_first: Callable[[NDArray[np.int64]], int]
+    ) -> NDArray[np.int64]:
+        self._n_in_hand = len(pending)  # before they leave the set: other threads read `n_waiting`
+        rows = taken(pending, most, n_first) if is_hurried else taken(pending, len(pending))
+        self._n_in_hand = len(rows)
+        return rows
 
     def _refit_users(self, users: NDArray[np.int64], readers: set[int]) -> Iterator[None]:
         """Refit `users` (B,) and add new items that read them to `readers`."""

@@ -48,7 +48,9 @@ class ModelStats(Struct):
     Attributes:
         age_s: seconds since its training.
         ratings_since: ratings and other rows of the log after its training; it has learned them online.
-        refits_waiting: refits of trained items and their users that are due.
+        refits_waiting: refits of trained items and their users that are due or under way.
+        revision: how many times a user was forgotten in the snapshot that it was loaded from; `GET /admin/models` has
+            the newest one, which takes its place within seconds.
     """
 
     model: str
@@ -56,6 +58,7 @@ class ModelStats(Struct):
     age_s: float
     ratings_since: int
     refits_waiting: int
+    revision: int
 
 
 class Stats(Struct):
@@ -133,6 +136,7 @@ class Statistics:
                 round(time.time() - version_names.time_of(model.version), 3),
                 newer[watermarks[model.version]],
                 model.online.n_waiting,
+                version_names.revision_of(model.version),
             )
             for model in models
         ]

@@ -128,6 +128,24 @@ def learn_in_turns(online_model: OnlineModel, events: Events, data: st.DataObjec
             work(data.draw(st.sampled_from([0.0, 0.0, None])))
 
 
+def watched_refits(online: HostModel | DeviceModel, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Gets the least `n_waiting` within refits of trained items, and within those of users."""
+    seen: dict[str, int] = {}
+
+    def watch(name: str, of: object, method: str) -> None:
+        real = getattr(of, method)
+
+        def watched(*arguments: object) -> object:
+            seen[name] = min(online.n_waiting, seen.get(name, online.n_waiting))
+            return real(*arguments)
+
+        monkeypatch.setattr(of, method, watched)
+
+    watch("items", online._refits, "refit_trained")
+    watch("users", online._late, "keep")
+    return seen
+
+
 def assert_same_state(one: OnlineModel, other: OnlineModel) -> None:
     for name, array in one.online.model.arrays.items():
         if name != "projections":  # hashed only where a list is wanted

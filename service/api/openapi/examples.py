@@ -266,7 +266,14 @@ _stats: dict[str, Any] = {
     "log": {"segments": 3, "rows": 2418, "bytes": 61440, "last_id": POSITION},
     "stream": {"entries": 31, "bytes": 180224, "last_id": POSITION},
     "models": [
-        {"model": MODEL, "model_version": VERSION, "age_s": 61.3, "ratings_since": 12, "refits_waiting": 0},
+        {
+            "model": MODEL,
+            "model_version": VERSION,
+            "age_s": 61.3,
+            "ratings_since": 12,
+            "refits_waiting": 0,
+            "revision": 0,
+        },
     ],
     "as_of": POSITION,
     "lag_s": 0.0,

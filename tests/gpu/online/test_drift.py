@@ -34,6 +34,7 @@ from tests.gpu.online_models import (
     catch_up_in_slices,
     learn_in_turns,
     online_model_of,
+    watched_refits,
 )  # fmt: skip
 
 LEARNING = [kind for kind in KINDS if kind is not CulshImplicitParams and not kind.has_item_weights]
@@ -98,6 +99,20 @@ def test_items_learn_from_new_ratings_and_unlearn_what_is_deleted(kind: type[Par
     online_model.learn([Event(user, item, None) for user in range(3, TRAINED_USERS) for item in range(3)])
     catch_up_in_slices(online_model)
     assert learned_items(online_model, fresh) == []
+
+
+@pytest.mark.parametrize("kind", LEARNING)
+def test_what_is_being_refitted_counts_as_waiting(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other threads ask meanwhile: numba's kernels release the GIL."""
+    online_model = online_model_of(kind, BEFORE, len(BEFORE))
+    catch_up_in_slices(online_model)
+    seen = watched_refits(online_model.online, monkeypatch)
+    online_model.learn([Event(user, item, 1.0) for user in range(3, TRAINED_USERS) for item in range(3)])
+    online_model.settle_in_slices()
+    catch_up_in_slices(online_model)
+    assert seen.keys() == {"items", "users"}
+    assert min(seen.values()) > 0
+    assert online_model.online.n_waiting == 0
 
 
 @pytest.mark.parametrize("kind", LEARNING)

@@ -39,6 +39,7 @@ from tests.gpu.online_models import (
     catch_up_in_slices,
     learn_in_turns,
     online_model_of,
+    watched_refits,
 )  # fmt: skip
 
 LEARNING = [kind for kind in SAMPLED_KINDS if kind is not CulshImplicitParams]
@@ -205,6 +206,19 @@ def test_every_way_to_a_history_ends_in_the_state_of_the_host(
         assert_same_state(on_host, online_model)
         assert_mirrored(online_model)
         assert online_model.online.n_waiting == 0
+
+
+@pytest.mark.parametrize("kind", LEARNING)
+def test_what_is_being_refitted_counts_as_waiting(kind: type[Params], monkeypatch: pytest.MonkeyPatch) -> None:
+    online_model = mirrored(kind, BEFORE, len(BEFORE))
+    catch_up_in_slices(online_model)
+    online_model.learn([Event(user, item, 1.0) for user in range(3, TRAINED_USERS) for item in range(3)])
+    online_model.settle_in_slices()
+    seen = watched_refits(online_model.online, monkeypatch)
+    catch_up_in_slices(online_model)
+    assert seen.keys() == {"items", "users"}
+    assert min(seen.values()) > 0
+    assert online_model.online.n_waiting == 0
 
 
 @pytest.mark.parametrize("kind", SAMPLED_KINDS)

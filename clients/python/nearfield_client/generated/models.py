@@ -1174,7 +1174,9 @@ class ModelStats(OpenModel):
     Attributes:
         age_s: seconds since its training.
         ratings_since: ratings and other rows of the log after its training; it has learned them online.
-        refits_waiting: refits of trained items and their users that are due.
+        refits_waiting: refits of trained items and their users that are due or under way.
+        revision: how many times a user was forgotten in the snapshot that it was loaded from; `GET /admin/models`
+            has the newest one, which takes its place within seconds.
     """
 
     model: str
@@ -1182,6 +1184,7 @@ class ModelStats(OpenModel):
     age_s: float
     ratings_since: int
     refits_waiting: int
+    revision: int
 
 
 @dataclass

@@ -969,7 +969,9 @@ export interface Schemas {
    * Attributes:
    *     age_s: seconds since its training.
    *     ratings_since: ratings and other rows of the log after its training; it has learned them online.
-   *     refits_waiting: refits of trained items and their users that are due.
+   *     refits_waiting: refits of trained items and their users that are due or under way.
+   *     revision: how many times a user was forgotten in the snapshot that it was loaded from; `GET
+   *         /admin/models` has the newest one, which takes its place within seconds.
    */
   ModelStats: {
     model: string;
@@ -977,6 +979,7 @@ export interface Schemas {
     age_s: number;
     ratings_since: number;
     refits_waiting: number;
+    revision: number;
   };
   /**
    * One quota of a data set.

@@ -23,6 +23,7 @@ MEANT: Mapping[str, str] = {
     r"get /admin/audit .*": "new route: the audit log",
     r".* 507\b.*": "writes beyond a quota",
     r"get /admin/stats 200 .*\.quotas\b.*": "quotas of a data set",
+    r"get /admin/stats 200 .*\.revision: .*": "whether a model has been loaded again since a user was forgotten",
     r"get /admin/users/\{user\}/export .*": "new route: the export of one user",
     r"patch /items .*": "new route: patches of many items",
     r".* /admin/.*\bcalibration\.event_\w+( .*)?: .*": "how events count beside ratings",

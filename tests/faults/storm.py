@@ -268,7 +268,10 @@ def settle(service: Service, last: str) -> None:
 
     def is_settled() -> bool:
         models = service.get("/admin/stats").json()["models"]  # a page of metrics may be a second old
-        return all(model["refits_waiting"] == 0 for model in models)
+        kept = {model["version"]: model["revision"] for model in service.get("/admin/models").json()["models"]}
+        # A forgotten user leaves a model to be loaded again, without the ratings that its items still count.
+        are_newest = all(model["revision"] == kept[model["model_version"]] for model in models)
+        return are_newest and all(model["refits_waiting"] == 0 for model in models)
 
     eventually(lambda: service.get("/popular", wait_for=last).status_code == 200, 60)
     eventually(is_settled, 60)

@@ -149,7 +149,7 @@ class Service:
 
     def get(self, path: str, **parameters: Any) -> httpx.Response:
         """As `client.get`, but patient about `wait_for`."""
-        return learned(lambda: self.client.get(path, params=parameters))
+        return learned(lambda: self.client.get(path, params=parameters or None))  # {} drops the query in `path`
 
     def rate(self, *triples: tuple[str, str, float]) -> str:
         """Post ratings and return their stream id."""

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from service.base.errors import InvalidRequest
@@ -16,6 +18,15 @@ def test_a_version_has_its_name(name: str) -> None:
         assert (version_names.name_of(one), version_names.shown(one)) == (name, version)
     with pytest.raises(UnknownVersion):
         version_names.time_of(name)
+
+
+def test_versions_of_one_second_are_distinct_and_in_order() -> None:
+    """Ten trainings of a command may take a second, and the folder of a version cannot replace that of another."""
+    versions = list[str]()
+    for _ in range(1000):
+        time.sleep(0.00002)  # a training takes longer than the 15 µs of a step
+        versions.append(version_names.new_version("als"))
+    assert versions == sorted(set(versions))
 
 
 @pytest.mark.parametrize("name", ["", "B", "2x", "a_b", "a-", "-a", "ä", "a b", "a.b", "x" * (MAX_NAME_LENGTH + 1)])

@@ -4,6 +4,7 @@ import resource
 import socket
 import statistics
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,21 @@ RATIO, SPARE_S = 5.0, 0.02  # of a shared machine, on which a lone answer may ta
 N_ROUNDS = 5  # of measurements; what runs beside them adds to the time of some
 
 
-def test_idle_connections_cost_others_nothing(tmp_path: Path) -> None:
-    n_idle = allowed()
+@pytest.fixture
+def n_idle() -> Iterator[int]:
+    """As many as this process and the service may open, `N_IDLE` at most."""
+    before = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY:
+        soft = max(soft, min(hard, 2 * N_IDLE))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    n_idle = min(N_IDLE, 3 * (soft - SPARE_FILES) // 4)
+    if n_idle < 500:
+        pytest.skip(f"this process may open {soft} files, too few for idle connections")
+    yield n_idle
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_idle_connections_cost_others_nothing(tmp_path: Path, n_idle: int) -> None:
     service = Service(tmp_path / "data", max_connections=n_idle * 4 // 3, worker=True, backend="host")
     idle: list[socket.socket] = []
     try:
@@ -50,18 +64,6 @@ def test_idle_connections_cost_others_nothing(tmp_path: Path) -> None:
         for connection in idle:
             connection.close()
         service.kill()
-
-
-def allowed() -> int:
-    """As many as this process and the service may open, `N_IDLE` at most."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY:
-        soft = max(soft, min(hard, 2 * N_IDLE))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    n_idle = min(N_IDLE, 3 * (soft - SPARE_FILES) // 4)
-    if n_idle < 500:
-        pytest.skip(f"this process may open {soft} files, too few for idle connections")
-    return n_idle
 
 
 def connected(service: Service, number: int) -> socket.socket:

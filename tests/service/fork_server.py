@@ -58,7 +58,8 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # the server has just taken its end, and will tell of it
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
@@ -68,14 +69,20 @@ class Forked:
 
 
 class ForkServer:
-    """The process that forks, and ends with this one."""
+    """The process that forks, and ends with this one.
+
+    Its surroundings are those in which this module was imported: it may be started within a test that has others.
+    """
 
     def __init__(self) -> None:
-        self.surroundings = surroundings(os.environ)
+        variables, folder, cores, _ = self.surroundings = AT_FIRST
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-m", "tests.service.fork_server", str(theirs.fileno())]
-            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen(
+                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=variables, cwd=folder
+            )
+        os.sched_setaffinity(self._process.pid, cores)
 
     def start(
         self,
@@ -114,11 +121,14 @@ def ran(arguments: Sequence[str], extras: Sequence[str] | None = None, **setting
         return status, printed, told
 
 
-def surroundings(environment: Any) -> tuple[object, ...]:
+def surroundings(environment: Any) -> tuple[dict[str, str], Path, set[int], list[tuple[int, int]]]:
     """All that a process inherits, but its settings."""
     variables = {name: environment[name] for name in environment if name == AT_IMPORT or not name.startswith(OURS)}
     limits = [resource.getrlimit(kind) for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_FSIZE)]
     return variables, Path.cwd(), os.sched_getaffinity(0), limits
+
+
+AT_FIRST = surroundings(os.environ)
 
 
 def serve(requests: socket.socket) -> None:

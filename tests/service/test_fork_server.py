@@ -1,7 +1,9 @@
 import os
 import signal
+import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.service import fork_server
@@ -25,6 +27,16 @@ def test_a_fork_has_its_settings_and_says_how_it_ended(tmp_path: Path) -> None:
         service.kill()
 
 
+def test_a_signal_to_a_process_that_has_just_ended_does_nothing() -> None:
+    """The server takes its end between a look at its status and the signal."""
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    status, theirs = os.pipe()
+    fork_server.Forked(ended.pid, status).kill()
+    os.close(status)
+    os.close(theirs)
+
+
 def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"ended with status 2(.|\n)*Invalid max_n"):
         Service(tmp_path / "data", max_n=0)
@@ -35,6 +47,22 @@ def test_variables_of_modules_and_libraries_are_other_surroundings(name: str) ->
     ours = fork_server.surroundings(os.environ)
     assert fork_server.surroundings({**os.environ, "NEARFIELD_MAX_N": "7"}) == ours
     assert fork_server.surroundings({**os.environ, name: "other"}) != ours
+
+
+def test_a_server_that_a_test_starts_in_other_surroundings_has_those_of_all_tests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else all later services of the process would have to do without it."""
+    monkeypatch.setenv("OF_ONE_TEST", "1")
+    monkeypatch.chdir(tmp_path)
+    server = fork_server.ForkServer()
+    monkeypatch.undo()
+    try:
+        assert server.surroundings == fork_server.surroundings(os.environ)
+        started = psutil.Process(server._process.pid)
+        assert (started.cwd(), "OF_ONE_TEST" in started.environ()) == (str(Path.cwd()), False)
+    finally:
+        server.close()
 
 
 def test_other_cores_are_other_surroundings() -> None:

@@ -5,6 +5,7 @@ import math
 import re
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from tests.service.api.corpus.wire import Answer, Request
@@ -55,7 +56,9 @@ def text(value: str) -> str:
     """A text without positions, versions, ids and times of this run."""
     value = _VERSION.sub("<version>", value)
     value = _STREAM_ID.sub(lambda found: "<stream id>" if is_recent(int(found[1]) / 1000) else found[0], value)
-    value = _TIME.sub(lambda found: "<time>" if found[0][:4] == time.strftime("%Y") else found[0], value)
+    value = _TIME.sub(
+        lambda found: "<time>" if is_recent(datetime.fromisoformat(found[0]).timestamp()) else found[0], value
+    )
     return _ID.sub("<id>", value)
 
 

@@ -32,7 +32,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 @pytest.fixture(scope="module")
 def clients(service: Service) -> Iterator[list[httpx.Client]]:
     """Clients on a connection each."""
-    clients = [httpx.Client(base_url=service.client.base_url) for _ in range(N_CONNECTIONS)]
+    clients = [httpx.Client(base_url=service.client.base_url, timeout=60) for _ in range(N_CONNECTIONS)]
     yield clients
     for client in clients:
         client.close()

@@ -193,7 +193,8 @@ def test_a_stopping_server_is_not_ready_and_answers_until_its_clients_leave(
         with http_server.listening(app.state.serving.settings) as listener:
             url = http_server.url_of(listener, None)
             running = asyncio.create_task(server.serve([listener]))
-            async with httpx.AsyncClient(base_url=url) as kept, httpx.AsyncClient(base_url=url) as late:
+            kept, late = (httpx.AsyncClient(base_url=url, timeout=60) for _ in range(2))
+            async with kept, late:
                 assert "connection" not in (await kept.get("/recommend/ann")).headers
                 server.should_exit = True
                 await soon(lambda: app.state.is_stopping)

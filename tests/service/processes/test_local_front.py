@@ -74,7 +74,7 @@ def test_its_clients_leave_while_the_archiver_still_ends(service: Service) -> No
         in_flight = pool.submit(service.client.get, f"/popular?wait_for={FAR}")
         time.sleep(0.5)  # it is answered after two seconds
         archiver = psutil.Process(service.signal("archiver", signal.SIGSTOP))
-        with httpx.Client(base_url=service.client.base_url) as client:
+        with httpx.Client(base_url=service.client.base_url, timeout=60) as client:
             assert client.get("/health/ready").status_code == 200
             service.process.send_signal(signal.SIGTERM)
 

@@ -197,7 +197,7 @@ def test_nobody_is_left_when_the_parent_is_killed(tmp_path: Path) -> None:
     service = FrontService(tmp_path / "data")
     try:
         service.rate(*((f"u{n % 30}", f"i{n % 17}", float(n % 5)) for n in range(300)))
-        job = service.api.start_training("sgd", {"n_epochs": 1000, "n_factors": 64})
+        job = service.api.start_training("sgd", {"n_epochs": 10_000, "n_factors": 64})
         eventually(lambda: service.get(f"/admin/jobs/{job['id']}").json()["state"] == "running", AGAIN_S)
         trainer = eventually(lambda: trainer_of(service), AGAIN_S)
         family = service.family()

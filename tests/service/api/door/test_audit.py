@@ -87,7 +87,7 @@ def test_what_was_made_is_named_and_no_user_is(admin: httpx.Client, service: Ser
 def test_refusals_are_noted_with_the_key_if_it_is_ours(admin: httpx.Client) -> None:
     for key in (None, WRONG_KEY, READ_KEY):
         headers = {} if key is None else {"X-API-Key": key}
-        with httpx.Client(base_url=admin.base_url, headers=headers) as stranger:
+        with httpx.Client(base_url=admin.base_url, headers=headers, timeout=60) as stranger:
             for path in ("/admin/jobs", "/admin/jobs/x?secret=1"):
                 assert stranger.get(path).status_code == (403 if key == READ_KEY else 401)
             assert stranger.delete("/admin/models/als").status_code == (403 if key == READ_KEY else 401)
@@ -176,14 +176,14 @@ def test_pages_follow_each_other_and_wrong_cursors_are_refused(admin: httpx.Clie
         assert (answer.status_code, "Invalid cursor" in answer.json()["detail"]) == (422, True)
     for wrong in ({"n": 0}, {"n": 5000}, {"m": 1}):
         assert admin.get("/admin/audit", params=wrong).status_code == 422
-    with httpx.Client(base_url=admin.base_url, headers={"X-API-Key": READ_KEY}) as reader:
+    with httpx.Client(base_url=admin.base_url, headers={"X-API-Key": READ_KEY}, timeout=60) as reader:
         assert reader.get("/admin/audit").status_code == 403
 
 
 def test_a_flood_of_refusals_leaves_no_more_than_its_budget(service: Service, admin: httpx.Client) -> None:
     """It can neither fill the disk nor push other entries out of the log."""
     size = sum(path.stat().st_size for path in (service.data / "audit").glob("*.ndjson"))
-    with httpx.Client(base_url=admin.base_url) as stranger:
+    with httpx.Client(base_url=admin.base_url, timeout=60) as stranger:
         for _ in range(3 * audit.BURST):
             stranger.get("/admin/jobs/" + "x" * 200)
     grown = sum(path.stat().st_size for path in (service.data / "audit").glob("*.ndjson")) - size

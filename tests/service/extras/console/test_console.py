@@ -569,7 +569,8 @@ def test_a_data_set_has_a_console_of_its_own(service, admin):
         reason = f'<a href="job?id={job}">train nmf</a>: Invalid'
         eventually(lambda: reason in visitor.open("state").text)
         ours = next(one.value for one in visitor.cookies.jar if one.name == "nearfield_console")
-    stolen = httpx.get(f"{service.client.base_url}/console/overview", headers={"cookie": f"nearfield_console={ours}"})
+    headers = {"cookie": f"nearfield_console={ours}"}
+    stolen = httpx.get(f"{service.client.base_url}/console/overview", headers=headers, timeout=60)
     assert stolen.status_code == 303
 
 
@@ -671,7 +672,7 @@ class traffic:  # noqa: N801 (a context manager)
         self._thread.join()
 
     def _run(self) -> None:
-        with httpx.Client(base_url=self._url, headers={"X-API-Key": ADMIN_KEY}) as client:
+        with httpx.Client(base_url=self._url, headers={"X-API-Key": ADMIN_KEY}, timeout=60) as client:
             while not self._is_over.wait(0.02):
                 assert client.get("/recommend/u1").status_code == 200
                 client.post("/ratings", json={"user": "u2", "item": "i1", "rating": 3})

@@ -49,8 +49,10 @@ def items_of(service: Service, position: str) -> set[str]:
 
 def is_restarted(service: Service, first: int) -> bool:
     """Whether another Redis than `first` runs, or has just been started."""
-    children = psutil.Process(service.pid("engine")).children()
-    return any(child.pid != first and child.status() != psutil.STATUS_ZOMBIE for child in children)
+    with contextlib.suppress(psutil.NoSuchProcess):  # on a full disk each ends again soon
+        children = psutil.Process(service.pid("engine")).children()
+        return any(child.pid != first and child.status() != psutil.STATUS_ZOMBIE for child in children)
+    return False
 
 
 def is_archived(data: Path, position: str) -> bool:

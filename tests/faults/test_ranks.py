@@ -74,7 +74,10 @@ class Killer:
             killed_s = time.monotonic()
             rank = self._draw.choice(attempt.processes)
             assert isinstance(rank, RankProcess)
-            os.kill(rank.pid, signal.SIGKILL)
+            try:
+                os.kill(rank.pid, signal.SIGKILL)
+            except ProcessLookupError:  # the training has just ended
+                continue
             self.n_kills += 1
             eventually(functools.partial(self._is_replaced, attempt), 60)
             self._measure(killed_s)

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from service.storage.events import ZERO
+from service.storage.events import ZERO, StreamId
 from service.storage.log.rating_log import RatingLog
 from service.storage.streams.redis_server import RedisServer
 from tests.faults import results
@@ -34,7 +34,8 @@ def test_two_archivers_and_two_workers_lose_and_repeat_nothing(tmp_path: Path) -
         assert services[1].api.ended_job(job["id"])["state"] in ("succeeded", "failed")  # of which worker it was
         again = services[1].retrain("als", n_factors=4, n_epochs=2)
         assert again["state"] == "succeeded", again
-        eventually(lambda: str(RatingLog(data / "ratings").last_id()) >= max(acknowledged), 60)
+        last = max(map(StreamId.parse, acknowledged))
+        eventually(lambda: RatingLog(data / "ratings").last_id() >= last, 60)
         ids = [
             f"{ms}-{seq}"
             for batch in RatingLog(data / "ratings").read(ZERO, ["index"])

@@ -238,7 +238,7 @@ class Storm:
         last = self.service.rate(("settler", "i0", 3.0))
         eventually(lambda: last in self.entries, 60)
         self.acknowledged[last] = ("settler", "i0")
-        settle(self.service, last)
+        self.service.settle(last)
 
     def count_lost(self) -> int:
         """Acknowledged entries that the stream never had."""
@@ -261,20 +261,6 @@ UNFINISHED = ("queued", "running", "activating")
 
 def key_of(stream_id: str) -> tuple[int, ...]:
     return tuple(map(int, stream_id.split("-")))
-
-
-def settle(service: Service, last: str) -> None:
-    """Return once `service` has learned the entry `last` and refitted what is to be."""
-
-    def is_settled() -> bool:
-        models = service.get("/admin/stats").json()["models"]  # a page of metrics may be a second old
-        kept = {model["version"]: model["revision"] for model in service.get("/admin/models").json()["models"]}
-        # A forgotten user leaves a model to be loaded again, without the ratings that its items still count.
-        are_newest = all(model["revision"] == kept[model["model_version"]] for model in models)
-        return are_newest and all(model["refits_waiting"] == 0 for model in models)
-
-    eventually(lambda: service.get("/popular", wait_for=last).status_code == 200, 60)
-    eventually(is_settled, 60)
 
 
 def answers_of(service: Service) -> dict[str, object]:
@@ -309,7 +295,7 @@ def undisturbed(storm: Storm, data: Path) -> dict[str, object]:
         (data / ".live").write_bytes((storm.data / "live.json").read_bytes())
         (data / ".live").rename(data / "live.json")
         eventually(lambda: len(live_of(service)) == len(MODELS))
-        settle(service, last)
+        service.settle(last)
         return answers_of(service)
     finally:
         service.kill()

@@ -8,7 +8,7 @@ import pytest
 from service.storage.events import ZERO
 from service.storage.log.rating_log import RatingLog
 from tests.faults import results
-from tests.faults.storm import Storm, answers_of, key_of, settle, undisturbed
+from tests.faults.storm import Storm, answers_of, key_of, undisturbed
 
 N_SHORT, LEAST_KILLS = 7, 10
 VICTIMS = {
@@ -45,7 +45,7 @@ def test_nothing_acknowledged_is_lost_and_answers_are_those_of_an_undisturbed_ru
 
         shutil.rmtree(storm.data / "redis")  # everything is in the log
         storm.service.start()
-        settle(storm.service, max(storm.acknowledged, key=key_of))
+        storm.service.settle(max(storm.acknowledged, key=key_of))
         assert found == answers_of(storm.service)
     finally:
         storm.close()

@@ -180,6 +180,22 @@ class Service:
         found: list[dict[str, Any]] = self.client.get("/admin/models").json()["models"]
         return found
 
+    def settle(self, last: str) -> None:
+        """Return once it has learned the entry `last`, refitted what is to be, and answers with the newest revisions.
+
+        Before that, two services that have learned the same may give other scores.
+        """
+
+        def is_settled() -> bool:
+            models = self.get("/admin/stats").json()["models"]  # a page of metrics may be a second old
+            kept = {model["version"]: model["revision"] for model in self.models()}
+            # A forgotten user leaves a model to be loaded again, without the ratings that its items still count.
+            are_newest = all(model["revision"] == kept[model["model_version"]] for model in models)
+            return are_newest and all(model["refits_waiting"] == 0 for model in models)
+
+        eventually(lambda: self.get("/popular", wait_for=last).status_code == 200, 60)
+        eventually(is_settled, 60)
+
     def reconnect(self) -> None:
         """Replace the client, whose connection may have been lost with a process."""
         self.client.close()

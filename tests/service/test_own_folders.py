@@ -62,6 +62,10 @@ def has_all(data: Path, ratings: set[tuple[str, str]]) -> bool:
     return ratings_of(data) >= ratings
 
 
+def is_revised(service: Service) -> bool:
+    return [model["revision"] for model in service.get("/admin/stats").json()["models"]] == [1]
+
+
 def has_forgotten(data: Path) -> bool:
     return FORGOTTEN not in names_of(data)
 
@@ -113,6 +117,8 @@ def test_replicas_without_a_common_folder(redis_url: str, tmp_path: Path):
         assert first.api.ended_job(done["job"])["state"] == "succeeded"
         seen = first.rate((users[1], "later", 5.0))
         second.start()
+        for service in (first, second):  # each has the model without the user a moment after its store
+            eventually(partial(is_revised, service), 60)
         assert lists(first, wait_for=seen) == lists(second, wait_for=seen)
         for folder in ("a", "b"):
             eventually(partial(has_forgotten, tmp_path / folder), 60)

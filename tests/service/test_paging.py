@@ -105,7 +105,9 @@ def test_an_anonymous_user_becomes_part_of_a_known_one(replicas: Replicas) -> No
     answer = first.client.post("/admin/users/known/merge", json={"from": "eventful", "wait_for": seen})
     again = first.api.send_events([sent[1] | {"user": "known", "value": 500}])["stream_id"]  # a repetition
     for service in replicas:
-        whole = service.get("/recommend/known", n=100, wait_for=again).json()
+        service.settle(again)
+    for service in replicas:
+        whole = service.get("/recommend/known", n=100).json()
         assert not {a, b, c, DRAWN.item_id(8)} & set(names(whole))
         assert whole["items"] == first.get("/recommend/known", n=100).json()["items"]
     lines = [json.loads(line) for line in first.get("/admin/export", what="events").text.splitlines()]

@@ -22,7 +22,9 @@ def test_replicas_share_ratings_models_and_the_log(redis_url: str, tmp_path: Pat
         assert job["state"] == "succeeded", job
         eventually(lambda: second.get(f"/recommend/{drawn.viewer_id(0)}").json()["model_version"] == job["version"])
         seen = second.rate(("newcomer", drawn.item_id(3), 5.0))
-        lists = [service.get("/recommend/newcomer", wait_for=seen).json()["items"] for service in (first, second)]
+        for service in (first, second):
+            service.settle(seen)
+        lists = [service.get("/recommend/newcomer").json()["items"] for service in (first, second)]
         assert lists[0] == lists[1]
         rules = {"n": 3, "pins": [{"item": drawn.item_id(9), "at": 2}], "diversity": 0.3}
         seen = first.client.put("/admin/scenarios/home", json=rules).json()["stream_id"]

@@ -30,6 +30,7 @@ from tests.service.waiting import eventually
 
 DEFAULT_MODELS = ["culsh-implicit", "culsh", "sgd", "esgd", "als-implicit", "als", "nmf"]
 
+SEEN_S = 50.0
 LIMITS = Limits(max_batch=256, max_waiting=100, max_wait_s=60.0)  # for a machine that stands still
 
 
@@ -79,7 +80,7 @@ class Whole:
         """Append in entries of 200, and wait until they are seen."""
         parts = [ratings[start : start + 200] for start in range(0, len(ratings), 200)]
         last = [self._do(self.stream.writer.append(encode_ratings(part))) for part in parts][-1]
-        self._do(self.engine.wait_for(last))
+        self.see(last)
         return last
 
     def subject(self, kind: Any, subject: str) -> StreamId:
@@ -87,8 +88,16 @@ class Whole:
 
     def append(self, fields: Fields) -> StreamId:
         stream_id: StreamId = self._do(self.stream.writer.append(fields))
-        self._do(self.engine.wait_for(stream_id))
+        self.see(stream_id)
         return stream_id
+
+    def see(self, stream_id: StreamId) -> None:
+        """Return once the entry is seen. A request waits for two seconds, and a busy machine may need longer."""
+        self._do(self.engine.wait_for(stream_id, SEEN_S))
+
+    def settle(self) -> None:
+        """Return once no refit waits: an entry that is seen counts, but items are refitted later."""
+        eventually(lambda: not any(model.online.n_waiting for model in self.engine.models()))
 
     def ask(self, query: Query) -> Any:
         return self.ask_all([query], is_raising=True)[0]

@@ -29,7 +29,7 @@ from service.engine.state.rating_runs import RatingRun
 from service.storage.events import Entry, StreamId
 from tests.service.planted import SMALL, events, liking
 from tests.service.waiting import eventually
-from tests.service.whole import LIMITS, Whole
+from tests.service.whole import LIMITS, SEEN_S, Whole
 
 LONG = ListDocuments(kind="scenario")
 
@@ -95,7 +95,7 @@ def test_waiting_for_a_missing_entry_times_out(whole: Whole) -> None:
     last = whole.rate(("a", "b", 1.0))
 
     async def wait() -> None:
-        await whole.engine.wait_for(last)
+        await whole.engine.wait_for(last, SEEN_S)
         await whole.engine.wait_for(StreamId(last.ms + 100_000, 0), 0.05)
 
     with pytest.raises(NotSeenYet):

@@ -10,7 +10,6 @@ from gpu.data.evidence import amounts
 from service.engine.queries import Recommendation
 from service.storage.events import StreamId, TypedEvent, encode_events
 from tests.gpu.repeat.test_learn import baskets
-from tests.service.waiting import eventually
 from tests.service.whole import Whole
 
 PARAMS = {"n_factors": 8, "n_epochs": 4}
@@ -75,11 +74,11 @@ def test_what_users_come_back_to_is_in_their_lists(redis_url: str, tmp_path: Pat
         shown = TypedEvent("u5", ids(never)[0], "impression"), TypedEvent("u5", most, "dislike", 1000.0)
         position = first.append(encode_events(list(shown)))
         assert not {most, ids(never)[0]} & set(ids(first.recommend("u5", n=200)))
-        eventually(lambda: not live_model.online.n_waiting)  # items are refitted after the entry counts
+        first.settle()
         expected = [scores(first.recommend(f"u{user}", n=30)) for user in range(8)]
     with Whole(redis_url, tmp_path) as second:
         assert second.engine.as_of == position
-        eventually(lambda: not second.engine.models()[0].online.n_waiting)
+        second.settle()
         assert [scores(second.recommend(f"u{user}", n=30)) for user in range(8)] == expected
 
 

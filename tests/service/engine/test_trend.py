@@ -72,6 +72,7 @@ def test_what_is_popular_now_is_in_each_list_and_follows_the_stream(redis_url: s
         risen = next(item for item in first.recommend("u5", n=120, explain=True).items if item.item == "sudden")
         assert risen.trend == pytest.approx(weight, rel=0.1)
         assert risen.item in ids(first.recommend("u5", n=10))
+        first.settle()
         shown = [scores(first.recommend(f"u{user}", n=30)) for user in range(8)]
 
         stranger = first.recommend("stranger")
@@ -79,6 +80,7 @@ def test_what_is_popular_now_is_in_each_list_and_follows_the_stream(redis_url: s
         assert first.recommend("stranger", fallback="popular").fallback == "popular"
     with Whole(redis_url, tmp_path) as second:
         assert second.engine.as_of == position
+        second.settle()
         assert [scores(second.recommend(f"u{user}", n=30)) for user in range(8)] == shown
         for n in range(5):
             second.subject("forget", f"late{n}")

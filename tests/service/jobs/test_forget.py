@@ -118,6 +118,7 @@ def test_who_became_part_of_a_user_is_forgotten_with_the_user(whole: Whole) -> N
         whole.append(encode_merge(Merge(user, into)))
     whole.rate(("visitor-1", "i4", 2.0))  # a new user of that name
     position = whole.subject("forget", "u1")
+    whole.settle()
     before = whole.shown("u2")
     assert whole.ended(whole.jobs.submit_forgetting("u1", position)).state == "succeeded"
     assert [one.item for user in ("visitor-0", "visitor-1", "u1") for one in ratings_of(whole.log, user)] == ["i4"]
@@ -238,7 +239,7 @@ def test_a_restart_after_a_forgetting_gives_what_was_there_before(
 
 def answers(whole: Whole) -> dict[str, object]:
     """Whatever can be asked, once nothing waits to be refitted."""
-    eventually(lambda: not any(model.online.n_waiting for model in whole.engine.models()))
+    whole.settle()
     users = [*(f"u{n}" for n in range(60)), "second", "gone", "third"]
     items = [f"{kind}{n}" for kind in "ixyz" for n in range(6)]
     asked: dict[str, Query] = {"popular": Popular(n=100)}

@@ -41,7 +41,7 @@ def answered(whole: Whole, users: list[str], **options: Any) -> dict[str, list[t
 
 
 def caught_up(whole: Whole) -> None:
-    eventually(lambda: all(model.online.n_waiting == 0 for model in whole.engine.models()))
+    whole.settle()
 
 
 @pytest.mark.parametrize("algorithm", ["als-implicit", "culsh"])

@@ -163,7 +163,7 @@ def rated(whole: Whole) -> dict[tuple[str, str], float]:
 def undone(whole: Whole, undo: Undo = UNDONE) -> dict[str, float]:
     job = whole.ended(whole.jobs.submit_undo(undo))
     assert (job.kind, job.state, job.error) == ("undo", "succeeded", None)
-    whole._do(whole.engine.wait_for(whole.stream.last_id()))
+    whole.see(whole.stream.last_id())
     return {name.removeprefix("ratings_"): int(n) for name, n in job.metrics.items() if n}
 
 
@@ -202,7 +202,7 @@ def test_what_comes_after_the_plan_stays(whole: Whole, tmp_path: Path) -> None:
     last = whole.subject("forget", "bob")
     undoing = Undoing(whole.stream, whole.log, UNDONE, plan)
     assert [*undoing.steps()][-1] == 1.0
-    whole._do(whole.engine.wait_for(whole.stream.last_id()))
+    whole.see(whole.stream.last_id())
     assert rated(whole) == {("ann", "a"): 1.0, ("dora", "a"): 5.0}
     assert "bob" not in whole.engine.history.users
     assert (undoing.left_out["deleted"], undoing.has_merged) == (3, True)

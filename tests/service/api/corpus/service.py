@@ -42,6 +42,11 @@ class Seeding:
         assert 200 <= answer.status < 300, (method, target, answer)
         return json.loads(answer.body)
 
+    def see(self, stream_id: str) -> None:
+        """Return once the service has learned the entry; a request waits for two seconds."""
+        wait = Request("seen", "GET", f"/popular?wait_for={stream_id}", (("X-API-Key", KEYS["admin"]),))
+        eventually(lambda: self._connection.send(wait).status == OK, LEARNED_S)
+
     def train(self, algorithm: str, **params: Any) -> None:
         """Train a small model, which goes live."""
         order = {"algorithm": algorithm, "params": {"n_factors": 8, "n_epochs": 6} | params, "force": True}
@@ -82,7 +87,7 @@ class Seeding:
             {"user": f"u{user:02}", "item": items[(user * 11) % N_ITEMS], "type": kind, "timestamp": FIRST_S + user}
             for user, kind in zip(range(12), ("view", "purchase", "dislike", "impression") * 3, strict=True)
         ])["stream_id"]  # fmt: skip
-        self.ask("GET", f"/popular?wait_for={last}")
+        self.see(last)
         self.train("als-implicit", values="ratings", alpha=10.0, regularization=0.1)
         self.train("als")
         arms = [{"model": "als-implicit", "share": 60}, {"model": "als", "share": 40}]
@@ -90,7 +95,7 @@ class Seeding:
         western = {"tag": "genre", "in": ["western"]}
         self.ask("PUT", "/admin/scenarios/home", {"n": 3, "filter": western, "max_per": {"tag": "mood", "n": 1}})
         last = self.ask("PUT", "/admin/scenarios/gone%2Ftag", {"filter": {"tag": "nowhere", "in": ["x"]}})["stream_id"]
-        self.ask("GET", f"/popular?wait_for={last}")
+        self.see(last)
         self._connection.close()
 
 

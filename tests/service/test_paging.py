@@ -90,11 +90,13 @@ def test_an_anonymous_user_becomes_part_of_a_known_one(replicas: Replicas) -> No
     a, b, c = (DRAWN.item_id(n) for n in (5, 6, 7))
     first.rate(("anon", a, 1.0), ("known", a, 2.0), ("known", b, 3.0))
     seen = first.rate(("anon", b, 4.0), ("anon", c, 5.0))
-    answer = second.client.post("/admin/users/known/merge", json={"from": "anon", "wait_for": seen})
+    body = {"from": "anon", "wait_for": seen}
+    answer = learned(lambda: second.client.post("/admin/users/known/merge", json=body))
     assert answer.status_code == 202, answer.text
     stored = first.get("/users/known/ratings", wait_for=answer.json()["stream_id"]).json()["ratings"]
     assert {one["item"]: one["rating"] for one in stored} == {a: 2.0, b: 4.0, c: 5.0}
     assert first.get("/users/anon/ratings").status_code == 404
+    second.api.wait_for(answer.json()["stream_id"])
     for body, status in (({"from": "anon"}, 404), ({"from": "known"}, 422), ({}, 422)):
         assert second.client.post("/admin/users/known/merge", json=body).status_code == status
     sent = [
@@ -102,7 +104,8 @@ def test_an_anonymous_user_becomes_part_of_a_known_one(replicas: Replicas) -> No
     ]
     sent += [{"user": "eventful", "item": DRAWN.item_id(8), "type": "impression"}]
     seen = first.api.send_events(sent)["stream_id"]
-    answer = first.client.post("/admin/users/known/merge", json={"from": "eventful", "wait_for": seen})
+    first.api.wait_for(seen)
+    answer = first.client.post("/admin/users/known/merge", json={"from": "eventful"})
     again = first.api.send_events([sent[1] | {"user": "known", "value": 500}])["stream_id"]  # a repetition
     for service in replicas:
         service.settle(again)

@@ -13,7 +13,7 @@ from service.storage.snapshots import live_versions
 from tests.service.local import Local, serving
 from tests.service.planted import events
 from tests.service.trained import train
-from tests.service.waiting import eventually
+from tests.service.waiting import eventually, learned
 
 SMALL = {"n_factors": 4, "n_epochs": 2}
 SETTINGS: dict[str, Any] = {"backend": "host", "default_models": ["culsh", "als-implicit"]}
@@ -147,7 +147,7 @@ def test_bad_names_are_refused(app: Local, body: dict[str, Any], status: int, de
 
 
 def end(app: Local, name: str, **parameters: Any) -> httpx.Response:
-    return app.request("DELETE", f"/admin/models/{name}", params=parameters)
+    return learned(lambda: app.request("DELETE", f"/admin/models/{name}", params=parameters))
 
 
 def test_a_name_ends_and_can_come_back(app: Local) -> None:

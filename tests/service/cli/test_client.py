@@ -39,7 +39,8 @@ def client(address: str) -> Iterator[Client]:
 
 def test_a_bought_item_is_gone_from_the_list_after_the_wait(client: Client) -> None:
     answer = client.send_events({"user": "buyer", "item": "i1", "type": "purchase"})
-    listed = client.recommend("buyer", n=50, wait_for=answer["stream_id"], model=None)["items"]
+    client.wait_for(answer["stream_id"])
+    listed = client.recommend("buyer", n=50, model=None)["items"]
     assert listed
     assert "i1" not in {one["item"] for one in listed}
 
@@ -66,7 +67,8 @@ def test_a_bad_rating_is_refused_alone_and_listed_in_a_batch(client: Client) -> 
 @pytest.mark.parametrize("name", ["a/b", "..", "%2F", "x?y=1&z", "名前"])
 def test_any_id_can_be_named(client: Client, name: str) -> None:
     seen = client.rate([{"user": name, "item": "i1", "rating": 3.0}, {"user": "u0", "item": name, "rating": 3.0}])
-    assert client.recommend(name, wait_for=seen["stream_id"])["user"] == name
+    client.wait_for(seen["stream_id"])
+    assert client.recommend(name)["user"] == name
 
 
 def test_a_training_is_followed_to_its_end_and_its_model_answers(client: Client) -> None:

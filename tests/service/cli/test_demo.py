@@ -53,7 +53,8 @@ def test_lists_show_titles_and_ids_of_items_without(data: Path) -> None:
         answer = service.api.send_events(
             [{"user": f"u{n}", "item": item, "type": "view"} for n, item in enumerate("aab")]
         )
-        shown = demo.list_of(service.api, "you", "before", wait_for=answer["stream_id"])
+        service.api.wait_for(answer["stream_id"])
+        shown = demo.list_of(service.api, "you", "before")
         assert (shown.items, shown.names) == (["a", "b"], ["The Quiet Harbor (2004)", "b"])
     finally:
         service.stop()

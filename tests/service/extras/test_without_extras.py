@@ -89,7 +89,8 @@ def test_what_experiments_have_written_outlives_a_service_without_them(tmp_path)
         put = client.http.put("/admin/experiments/home", json=body).json()["stream_id"]
         client.http.put("/admin/scenarios/front", json={"experiment": "home"})
         assert client.http.get("/console/experiments").status_code == httpx.codes.NOT_FOUND
-        shown = [client.recommend(user, experiment="home", wait_for=put) for user in users]
+        client.wait_for(put)
+        shown = [client.recommend(user, experiment="home") for user in users]
         client.send_events([_view(one) for one in shown[:20]])
     with serving(tmp_path / "data", **options) as client:
         assert client.recommend("u1", model="home-b")["personalized"]

@@ -537,12 +537,12 @@ def test_an_experiment_shows_its_rates(job, admin, api):
     assert second["state"] == "succeeded"
     arms = [{"model": "esgd", "share": 50}, {"model": "two", "share": 50}]
     put = api.http.put(f"/admin/experiments/{quote(HOSTILE, safe='')}", json={"arms": arms})
-    params = {"experiment": HOSTILE, "wait_for": put.json()["stream_id"]}
+    api.wait_for(put.json()["stream_id"])
     for user in range(8):
-        listed = api.get(f"/recommend/u{user}", **params)
+        listed = api.get(f"/recommend/u{user}", experiment=HOSTILE)
         event = {"user": f"u{user}", "item": "i1", "type": "purchase", "recommendation_id": listed["recommendation_id"]}
         last = api.send_events(event)
-    api.get("/popular", wait_for=last["stream_id"])
+    api.wait_for(last["stream_id"])
     answer = admin.open("experiments")
     assert "<script>" not in answer.text
     report = api.get(f"/admin/experiments/{quote(HOSTILE, safe='')}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import operator
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
@@ -163,10 +164,6 @@ class AttributeIndex:
         self._versions[name] = self._versions.get(name, 0) + 1
 
 
-def _first(bucket: list[tuple[str, int]]) -> tuple[str, int]:
-    return bucket[0] if bucket else ("", -1)
-
-
 class Titles:
     """Rows of items by their titles, without regard to capitals; about 150 bytes a title."""
 
@@ -187,7 +184,8 @@ class Titles:
         if new is not None:
             entry = new.casefold(), row
             if not self._buckets:
-                self._buckets.append([])
+                self._buckets.append([entry])
+                return
             place = self._place(entry)
             bucket = self._buckets[place]
             bisect.insort(bucket, entry)
@@ -206,4 +204,4 @@ class Titles:
 
     def _place(self, entry: tuple[str, int]) -> int:
         """The bucket that has `entry`, or would have it."""
-        return max(bisect.bisect_right(self._buckets, entry, key=_first) - 1, 0)
+        return max(bisect.bisect_right(self._buckets, entry, key=operator.itemgetter(0)) - 1, 0)

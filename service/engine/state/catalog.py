@@ -158,5 +158,4 @@ class Catalog:
             if self._n_embeddings == 1:
                 self._embeddings = Growing.filled((len(self._texts), len(new.embedding)), np.float32)
             self._embeddings.values[row] = new.embedding
-        bare = new if new.embedding is None else msgspec.structs.replace(new, embedding=None)
-        self._texts[row] = None if is_gone else encode(bare)
+        self._texts[row] = None if is_gone else encode(msgspec.structs.replace(new, embedding=None))

@@ -2,7 +2,7 @@ from typing import Any
 
 from service.engine.state.attribute_index import MAX_NAMES
 from service.engine.state.catalog import Catalog
-from service.storage.item_changes import Attributes, ItemChange
+from service.storage.item_changes import MAX_VALUES, Attributes, ItemChange
 
 
 def changed(*changes: dict[str, Any]) -> Catalog:
@@ -18,14 +18,33 @@ def test_a_deleted_item_comes_back_with_a_put_alone():
     catalog = changed({"tags": {"a": ["x"]}}, {"op": "delete"}, {"op": "patch", "tags": {"a": ["y"]}})
     assert catalog.attributes(0) is None
     assert catalog.deleted.tolist() == [True, False, False]
+    assert [catalog.is_deleted(row) for row in (0, 1, 3)] == [True, False, False]
     catalog.apply(0, ItemChange("i", numbers={"n": 1.0}))
     assert catalog.attributes(0) == Attributes(numbers={"n": 1.0})
     assert not catalog.deleted.any()
 
 
+def test_it_tells_whether_what_lists_may_show_has_changed():
+    catalog = changed({"until": 7.0}, {"row": 1, "published": 3.0})
+    moves = [catalog.n_moves]
+    for now_s in (3.0, 7.0):
+        catalog.pass_time(now_s)
+        moves.append(catalog.n_moves)
+    for given in ({"op": "delete"}, {"until": 9.0}):
+        catalog.apply(0, ItemChange("i", **given))
+        moves.append(catalog.n_moves)
+    assert len({*moves}) == len(moves)
+    for same in (7.0, 8.5):
+        catalog.pass_time(same)
+    catalog.apply(0, ItemChange("i", until=9.0, title="Ran"))
+    assert catalog.n_moves == moves[-1]
+    assert catalog.out.tolist() == [False, False, False]
+
+
 def test_a_patch_makes_an_item_that_is_not_there():
     assert changed({"op": "patch", "available": False}).attributes(0) == Attributes(available=False)
-    assert changed({}).attributes(1) is None
+    catalog = changed({})
+    assert (catalog.attributes(1), catalog.n_changes) == (None, 1)
 
 
 def test_a_name_changes_its_kind_only_while_no_item_has_it():
@@ -70,3 +89,5 @@ def test_values_of_several_patches_are_bounded():
     catalog = changed(*patches)
     assert catalog.attributes(0) == Attributes(patches[0]["tags"])
     assert catalog.index.with_tag("b", ["0"], 1).tolist() == [0]
+    most = {"a": patches[0]["tags"]["a"], "b": list(map(str, range(MAX_VALUES - 600)))}
+    assert changed({"tags": most}).attributes(0) == Attributes(most)

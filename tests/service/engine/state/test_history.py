@@ -28,6 +28,7 @@ from service.storage.events import (
 )
 from service.storage.item_changes import Attributes, ItemChange
 from service.storage.log.rating_log import RatingLog
+from service.storage.user_changes import UserChange
 from tests.service.logs import commit
 
 users, items = st.sampled_from("uvw"), st.sampled_from(["a", "b/c", "é", "日"])
@@ -44,11 +45,21 @@ attributes = st.fixed_dictionaries(
     },
 )
 changes = st.builds(lambda item, given: ItemChange(item, **given), items, attributes)
+of_users = st.fixed_dictionaries(
+    {},
+    optional={
+        "tags": st.dictionaries(st.sampled_from("xy"), st.none() | st.just(["p", "q"]), max_size=2),
+        "numbers": st.dictionaries(st.sampled_from("xz"), st.none() | st.just(1.0)),
+        "op": st.sampled_from(["put", "patch"]),
+    },
+)
+user_changes = st.builds(lambda user, given: UserChange(user, **given), users, of_users)
 bodies = st.none() | st.sampled_from(['{"n":1}', '{"n":2}'])
 steps = st.lists(
     st.one_of(
         st.tuples(st.just("rating"), ratings),
         st.tuples(st.just("item"), st.lists(changes, min_size=1, max_size=4)),
+        st.tuples(st.just("user"), st.lists(user_changes, min_size=1, max_size=2)),
         st.tuples(st.just("document"), st.builds(Document, st.just("scenario"), st.sampled_from("pq"), bodies)),
         st.tuples(st.just("forget"), users),
         st.tuples(st.just("merge"), st.permutations("uvw").map(lambda ids: Merge(*ids[:2]))),
@@ -69,6 +80,8 @@ def entries_of(steps: list[tuple[str, object]]) -> list[Entry]:
             entries.append(Entry(StreamId(n, n % 3), "event", events=dated))
         elif kind == "item":
             entries.append(Entry(StreamId(n, n % 3), "item", items=content))  # type: ignore[arg-type]
+        elif kind == "user":
+            entries.append(Entry(StreamId(n, n % 3), "user", user_changes=content))  # type: ignore[arg-type]
         elif kind == "merge":
             entries.append(Entry(StreamId(n, n % 3), "merge", merge=content))  # type: ignore[arg-type]
         elif kind == "document":
@@ -117,6 +130,33 @@ def state(history: History) -> tuple[dict[tuple[str, str], tuple[float, float]],
     return known, {history.items.id(int(row)) for row in out}
 
 
+def plain_firsts(entries: list[Entry]) -> tuple[dict[str, int], dict[str, int]]:
+    """Milliseconds of the first entry that named each user, since the last one that forgot them, and each item."""
+    users, items = dict[str, int](), dict[str, int]()
+    for entry in entries:
+        ms = entry.id.ms
+        for user in [one.user for one in entry.ratings] + [one.user for one in entry.user_changes]:
+            users.setdefault(user, ms)
+        for item in [one.item for one in entry.ratings] + [one.item for one in entry.items]:
+            items.setdefault(item, ms)
+        if entry.kind in ("hide", "show"):
+            items.setdefault(entry.subject or "", ms)
+        if entry.merge is not None and entry.merge.user in users:
+            users.setdefault(entry.merge.into, ms)
+        users.pop(entry.merge.user if entry.merge is not None else str(entry.subject), None)
+    return users, items
+
+
+def firsts_of(history: History) -> tuple[dict[str, int], dict[str, int]]:
+    known = dict[str, int]()
+    for row, name in enumerate(history.users.ids(range(len(history.users)))):
+        if name:
+            known[name] = next(ms for ms in range(99) if history.is_known_at(np.array([row]), StreamId(ms, 0)).all())
+    n_items = len(history.items)
+    seen = zip(history.items.ids(range(n_items)), history.first_seen_ms[:n_items].tolist(), strict=True)
+    return known, dict(seen)
+
+
 def plain_documents(entries: list[Entry]) -> dict[str, tuple[bytes, str]]:
     changes = {entry.document.name: (entry.document.body, str(entry.id)) for entry in entries if entry.document}
     return {name: (body.encode(), position) for name, (body, position) in changes.items() if body is not None}
@@ -151,10 +191,14 @@ def test_stream_and_log_end_in_the_same_state(
         loaded.load(log)
     assert ids_of(streamed) == ids_of(loaded)
     assert state(streamed) == state(loaded) == plain_state(entries)
+    assert firsts_of(streamed) == firsts_of(loaded) == plain_firsts(entries)
+    assert streamed.n_hidings == loaded.n_hidings == sum(one.kind in ("hide", "show") for one in entries)
     assert streamed.position == loaded.position == (entries[-1].id if entries else ZERO)
     for user in range(len(streamed.users)):
         row = loaded.users.row(streamed.users.id(user))
-        assert row is None or loaded.table.row(row)[3].tolist() == streamed.table.row(user)[3].tolist()
+        if row is not None:
+            assert loaded.table.row(row)[3].tolist() == streamed.table.row(user)[3].tolist()
+            assert loaded.user_attributes.of(row) == streamed.user_attributes.of(user)
     assert loaded.items.ids(range(len(loaded.items))) == streamed.items.ids(range(len(streamed.items)))
     assert documents_of(streamed) == documents_of(loaded) == plain_documents(entries)
     assert loaded.catalog.names == streamed.catalog.names
@@ -245,6 +289,19 @@ def test_changes_tell_old_and_new(rating_entry: Callable[..., Entry]) -> None:
     assert changes.items.tolist() == [0, 1, 0]
     np.testing.assert_array_equal(changes.old, np.array([3, math.nan, 4], dtype=np.float32))
     np.testing.assert_array_equal(changes.new, np.array([4, 1, math.nan], dtype=np.float32))
+
+
+def test_what_follows_a_merge_in_its_millisecond_has_a_later_position(rating_entry: Callable[..., Entry]) -> None:
+    for of_view in ([], [TypedEvent("u", "a", "view")]):
+        history = History()
+        history.apply(
+            [Entry(StreamId(1, 0), "event", events=of_view), rating_entry(2, *(("u", i, 3.0) for i in "abc"))]
+        )
+        history.apply([Entry(StreamId(5, 0), "merge", merge=Merge("u", "v"))])
+        (position,) = history.positions_of(np.array([5]))
+        assert (position > history.table.row(1)[3]).all()
+        assert (position > history.strengths.table.row(1)[3]).all()
+        assert len(history.table.row(1)[0]) == 3
 
 
 def test_a_forgotten_user_gets_a_new_row(rating_entry: Callable[..., Entry]) -> None:

@@ -185,6 +185,7 @@ def test_stream_and_log_end_in_the_same_strengths(
     loaded.load(log)
     assert state(streamed) == state(loaded) == plain_state(entries)
     for is_implicit in (True, False):
+        assert raters(streamed, has_strengths=is_implicit) == raters(loaded, has_strengths=is_implicit)
         tables = streamed.table_of(has_strengths=is_implicit), loaded.table_of(has_strengths=is_implicit)
         for user in range(len(streamed.users)):
             row = loaded.users.row(streamed.users.id(user))
@@ -192,6 +193,12 @@ def test_stream_and_log_end_in_the_same_strengths(
             since = StreamId(5000, 0)
             of_row = (user in streamed.changed_since(since, has_strengths=is_implicit)) if row is not None else None
             assert row is None or (row in loaded.changed_since(since, has_strengths=is_implicit)) == of_row
+
+
+def raters(history: History, *, has_strengths: bool) -> dict[str, list[str]]:
+    table = history.table_of(has_strengths=has_strengths)
+    of_items = {name: table.raters(row).tolist() for row, name in enumerate(history.items.ids(range(table.n_items)))}
+    return {name: sorted(history.users.ids(rows)) for name, rows in of_items.items()}
 
 
 def without_retracted(entries: list[Entry]) -> list[Entry]:
@@ -346,6 +353,20 @@ def test_the_newest_occasions_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [part.amounts.tolist() for part in history.occasions.parts] == [[1.0], [2.0], [3.0]]
     history.apply([event(4, ("u", "a", "view", 4.0, 1.0))])
     assert [part.amounts.tolist() for part in history.occasions.parts] == [[2.0], [3.0], [4.0]]
+
+
+def test_what_a_log_has_given_takes_no_spare_memory(log: RatingLog) -> None:
+    for ms in range(1, 40):  # every row grows in step
+        one = event(ms, *((f"u{user}", f"i{ms}", "view", 1.0, 1.0) for user in range(30)))
+        rated = [RatingEvent(f"u{user}", f"i{ms}", 1.0, 1.0) for user in range(30)]
+        commit(log, [one, Entry(StreamId(ms, 1), "rating", rated)])
+    history = History(TYPES)
+    history.load(log)
+    tables = history.strengths.types._arena, history.strengths._sums, history.strengths.table, history.table
+    sizes = [each.n_bytes for each in tables]
+    for each in tables:
+        each.pack()
+    assert [each.n_bytes for each in tables] == sizes
 
 
 def event(ms: int, *events: tuple[Any, ...]) -> Entry:

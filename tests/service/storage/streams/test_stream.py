@@ -827,6 +827,19 @@ def test_forbidden_config_is_only_warned_about(
         client.acl_deluser("narrow")
 
 
+def test_a_server_that_does_not_tell_its_run_gets_no_mark(redis_server: RedisServer, client: redis.Redis) -> None:
+    client.acl_setuser("narrow", enabled=True, passwords=["+secret"], commands=["+@all", "-info"], keys=["*"])
+    client.delete(VERIFIED)
+    try:
+        stream = Stream(f"unix://narrow:secret@{redis_server.socket}")
+        stream.verify()
+        assert stream.is_verified()
+        assert client.get(VERIFIED) is None  # by which one that tells it would wait for what it has not lost
+        stream.close()
+    finally:
+        client.acl_deluser("narrow")
+
+
 # --- Redis gone
 
 

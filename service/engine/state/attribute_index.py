@@ -93,8 +93,11 @@ class AttributeIndex:
                 self._change_number(row, name, old.numbers.get(name), numbers.get(name))
         if tags == new.tags and len(numbers) == len(new.numbers):
             return new
-        names = {name for name, values in new.tags.items() if tags.get(name) != values} | {*new.numbers} - {*numbers}
-        _log.warning("attributes contradict those of others and are left out", names=sorted(names)[:10])
+        _log.warning(
+            "attributes contradict those of others and are left out",
+            tags=[name for name, values in new.tags.items() if tags.get(name) != values][:10],
+            numbers=[name for name in new.numbers if name not in numbers][:10],
+        )
         return msgspec.structs.replace(new, tags=tags, numbers=numbers)
 
     def drop(self, row: int, old: Values) -> None:

@@ -45,6 +45,15 @@ def test_names_that_few_items_have_take_memory_for_these_alone() -> None:
     assert index.n_bytes == 0
 
 
+def test_a_tag_takes_memory_for_the_rows_that_have_it() -> None:
+    index = AttributeIndex()
+    index.n_rows = 1_000_000
+    for row in range(9):
+        index.change(row, Attributes(), Attributes({"genre": ["drama"]}))
+    index.pack()
+    assert index.n_bytes == 9 * 4
+
+
 @pytest.mark.parametrize(("n_with", "n_bytes"), [(100, 800), (400, 4000)])
 def test_a_column_that_many_items_have_is_dense(n_with: int, n_bytes: int) -> None:
     column = NumberColumn()

@@ -280,7 +280,7 @@ class Strengths:
         if not self.has_events:
             return NO_ITEMS
         items, strengths, *_ = self.table.row(user)
-        is_rated = np.isin(items, self._ratings.row(user)[0], assume_unique=True)
+        is_rated = np.isin(items, self._ratings.row(user)[0])
         apart, sums = self._apart(user)
         return np.append(items[(strengths < 0) & ~is_rated], apart[sums < 0])
 

@@ -44,8 +44,7 @@ class UserAttributes:
         has = present.tags.keys() | present.numbers.keys()
         tags = {name: values for name, values in theirs.tags.items() if name not in has}
         numbers = {name: number for name, number in theirs.numbers.items() if name not in has}
-        if tags or numbers:
-            self._replace(into, Values(present.tags | tags, present.numbers | numbers))
+        self._replace(into, Values(present.tags | tags, present.numbers | numbers))
 
     def drop(self, row: int) -> None:
         """Forget those of a user, and the names that no other user has."""

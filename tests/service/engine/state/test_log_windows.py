@@ -16,7 +16,7 @@ def test_windows_hold_all_rows_up_to_the_end(
 ) -> None:
     for ms in range(1, 8):
         commit(log, [rating_entry(ms, (f"u{ms % 2}", f"i{ms}", 1.0), ("new", "i1", 2.0))])
-    monkeypatch.setattr(log_windows, "WINDOW_ROWS", 5)
+    monkeypatch.setattr(log_windows, "WINDOW_ROWS", 6)
     found = list(windows(log.read(), StreamId(6, 0)))
     assert [batch.column("ms").to_pylist() for batch in found] == [[1, 1, 2, 2, 3, 3], [4, 4, 5, 5, 6, 6]]
     assert found[0].column("user").dictionary.to_pylist() == ["u1", "new", "u0"]

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from gpu.ranking.eligible import Eligible
 from service.engine.state.attribute_index import AttributeIndex
 from service.engine.state.number_column import NumberColumn
+from service.engine.state.row_set import RowSet
 from service.storage.item_changes import Attributes
 
 changes = st.lists(st.tuples(st.integers(0, 39), st.none() | st.sampled_from([-1.5, 0.0, 2.0, 1e38])), max_size=60)
@@ -54,17 +55,44 @@ def test_a_tag_takes_memory_for_the_rows_that_have_it() -> None:
     assert index.n_bytes == 9 * 4
 
 
-@pytest.mark.parametrize(("n_with", "n_bytes"), [(100, 800), (400, 4000)])
-def test_a_column_that_many_items_have_is_dense(n_with: int, n_bytes: int) -> None:
-    column = NumberColumn()
-    for row in range(n_with):
-        column.change(row, None, 1.0, 1000)
-    column.pack(1000)
-    assert column.n_bytes == n_bytes
-    for row in range(n_with - 20):
-        column.change(row, 1.0, None, 1000)
-    column.pack(1000)
-    assert column.n_bytes == 160
+def test_a_column_is_dense_from_an_eighth_of_all_items_on_until_half_as_many_have_it() -> None:
+    column, n_rows, n_bytes = NumberColumn(), 1008, dict[int, int]()
+    for row in range(127):
+        column.change(row, None, 1.0, n_rows)
+        column.pack(n_rows)
+        n_bytes[column.n] = column.n_bytes
+    assert (n_bytes[100], n_bytes[126], n_bytes[127]) == (800, 1008, 4032)
+    for row in range(127):
+        column.change(row, 1.0, None, n_rows)
+        column.pack(n_rows)
+        n_bytes[column.n] = column.n_bytes
+    assert (n_bytes[100], n_bytes[63], n_bytes[62]) == (4032, 4032, 496)
+
+
+def test_a_set_has_bits_until_half_as_many_rows_are_in_it() -> None:
+    rows, n_rows, n_bytes = RowSet(), 1024, dict[int, int]()
+    for row in range(40):
+        rows.add(row, n_rows)
+    for row in range(40):
+        rows.remove(row, n_rows)
+        rows.pack(n_rows)
+        n_bytes[rows.n] = rows.n_bytes
+    assert (n_bytes[20], n_bytes[16], n_bytes[15]) == (128, 128, 60)
+
+
+@pytest.mark.parametrize(("n_packed", "n_waiting"), [(0, 64), (400, 133), (20_000, 4096)])
+def test_as_many_changes_wait_as_a_quarter_of_the_rows(n_packed: int, n_waiting: int) -> None:
+    rows, column, n_rows = RowSet(), NumberColumn(), 10_000_000
+    for row in range(n_packed):
+        rows.add(row, n_rows)
+        column.change(row, None, 1.0, n_rows)
+    for one in (rows, column):
+        one.pack(n_rows)
+    for row in range(n_packed, n_packed + n_waiting):
+        assert (rows.n_bytes, column.n_bytes) == (4 * n_packed, 8 * n_packed)
+        rows.add(row, n_rows)
+        column.change(row, None, 1.0, n_rows)
+    assert (rows.n_bytes, column.n_bytes) == (4 * rows.n, 8 * column.n)
 
 
 def test_a_dense_column_takes_rows_that_came_later() -> None:

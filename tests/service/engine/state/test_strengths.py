@@ -1,5 +1,6 @@
 """Ratings and events, in any grouping, through the stream or the log, against the plainest sums."""
 
+import math
 from collections import defaultdict
 from typing import Any
 
@@ -312,6 +313,32 @@ def test_a_refund_forgets_a_purchase_beside_a_later_view() -> None:
     assert state(history)[2:] == ({("u", "a"): 1.0}, {("u", "a"): {"view"}})
 
 
+def test_what_came_after_a_retracted_event_keeps_its_type() -> None:
+    history = History(TYPES)
+    kinds = ["view", "purchase", "dislike"]
+    history.apply([event(1, *(("u", "a", kind, 1.0, 1.0, kind) for kind in kinds))])
+    for n, gone in enumerate(kinds, 1):
+        history.apply([retract(1 + n, "u", gone)])
+        assert types(history) == ({("u", "a"): {*kinds[n:]}} if kinds[n:] else {})
+
+
+def test_the_sums_of_a_user_are_those_of_events_alone() -> None:
+    history = History(TYPES)
+    history.apply([Entry(StreamId(1000, 0), "rating", [RatingEvent("u", item, 3.0, 1.0) for item in "ab"])])
+    both = np.array([0, 1], dtype=np.int32)
+    for expected in ([math.nan, math.nan], [2.0, math.nan]):
+        np.testing.assert_array_equal(history.strengths.sums(0, both)[0], np.array(expected, dtype=np.float32))
+        history.apply([event(2000, ("u", "a", "view", 2.0, 1.5))])
+    assert history.strengths.sums(0, both)[1].tolist() == [1.5, -math.inf]
+
+
+def test_what_was_shown_is_what_came_first_with_the_weight_0() -> None:
+    history = History(TYPES)
+    shown = [("u", "a", "impression", 1.0, n, "again") for n in (5.0, 6.0)]
+    history.apply([event(9000, *shown, ("u", "b", "view", 1.0, 7.0), ("u", "c", "unknown", 1.0, 8.0))])
+    assert last_events(history)["u"][1] == [("a", 5)]
+
+
 def test_a_training_does_not_see_a_retracted_event() -> None:
     history = History(TYPES)
     history.occasions = NewestOccasions()
@@ -353,6 +380,24 @@ def test_the_newest_occasions_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [part.amounts.tolist() for part in history.occasions.parts] == [[1.0], [2.0], [3.0]]
     history.apply([event(4, ("u", "a", "view", 4.0, 1.0))])
     assert [part.amounts.tolist() for part in history.occasions.parts] == [[2.0], [3.0], [4.0]]
+
+
+def test_an_occasion_is_a_first_event_that_adds_something() -> None:
+    history = History(TYPES)
+    history.occasions = NewestOccasions()
+    kinds = ["dislike", "impression", "unknown", "view", "view"]
+    history.apply([event(1, *(("u", "a", kind, n + 1.0, 1.0, f"e{min(n, 3)}") for n, kind in enumerate(kinds)))])
+    assert [part.amounts.tolist() for part in history.occasions.parts] == [[4.0]]
+
+
+def test_a_retracted_occasion_makes_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strength_rows, "MOST_OCCASIONS", 2)
+    history = History(TYPES)
+    history.occasions = NewestOccasions()
+    history.apply([event(1, ("u", "a", "view", 1.0, 1.0))])
+    history.apply([event(2, ("u", "a", "view", 2.0, 1.0, "one")), retract(3, "u", "one")])
+    history.apply([event(4, ("u", "a", "view", 3.0, 1.0))])
+    assert [amount for part in history.occasions.parts for amount in part.amounts.tolist()] == [1.0, 3.0]
 
 
 def test_what_a_log_has_given_takes_no_spare_memory(log: RatingLog) -> None:

@@ -7,31 +7,21 @@ as far as they can be lost.
 from __future__ import annotations
 
 import functools
-from types import TracebackType
 from typing import IO, Any, BinaryIO
 
 import pyarrow as pa
 
-_END = b"end of the row groups"
 _ENCODED = ("kind", "user", "item")
 
 
-class ParquetWriter:
+class ParquetWriter(pa.ipc.RecordBatchFileWriter):  # type: ignore[misc]
     """Writes row groups."""
 
     def __init__(self, file: IO[bytes], schema: pa.Schema, **_: Any) -> None:
-        self._file, self._writer = file, pa.ipc.new_stream(file, schema)
-
-    def __enter__(self) -> ParquetWriter:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if kind is None:
-            self._writer.close()
-            self._file.write(_END)
+        super().__init__(file, schema)
 
     def write_table(self, table: pa.Table, row_group_size: int) -> None:
-        self._writer.write_table(table.combine_chunks())
+        super().write_table(table, row_group_size)
 
 
 class ParquetFile:
@@ -42,16 +32,14 @@ class ParquetFile:
         self.num_row_groups = len(self._groups)
 
     def read_row_group(self, group: int, columns: list[str] | None, use_threads: bool) -> pa.Table:
-        table = self._groups[group]
-        return table if columns is None else table.select([name for name in table.column_names if name in columns])
+        return self._groups[group].select(columns or self._groups[group].column_names)
 
 
 @functools.lru_cache(100)  # most segments are read by several
 def _groups_of(content: bytes) -> list[pa.Table]:
-    if not content.endswith(_END):
-        raise pa.ArrowInvalid("the end is missing")
-    groups = []
-    for batch in pa.ipc.open_stream(pa.py_buffer(content)):
+    reader, groups = pa.ipc.open_file(content), []
+    for n in range(reader.num_record_batches):
+        batch = reader.get_batch(n)
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         groups.append(pa.table(columns | {name: columns[name].dictionary_encode() for name in _ENCODED}))
     return groups

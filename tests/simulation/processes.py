@@ -49,6 +49,7 @@ from service.storage.snapshots.forgetting import without_forgotten
 from service.storage.streams import offering, stream, stream_writer
 from service.storage.streams.stream import Stream
 from service.storage.streams.verification import Loss, Verification
+from service.telemetry.metrics import Metrics
 from tests.service.logs import contents
 from tests.simulation import bucket, columns
 from tests.simulation.bucket import Bucket
@@ -85,19 +86,7 @@ def timed() -> list[tuple[Any, str]]:
     return [each for each in found if each != (threads, "threading")]
 
 
-class Ignore:
-    """Metrics that nobody reads."""
-
-    def __getattr__(self, name: str) -> Ignore:
-        return self
-
-    def __call__(self, *_: object, **__: object) -> Ignore:
-        return self
-
-
-IGNORE = Ignore()
-
-
+METRICS = Metrics(of_process=False)  # of all processes; nobody reads them
 DONE: Future[Any] = Future()
 DONE.set_result(None)
 
@@ -156,7 +145,7 @@ class Cluster:
             yield module, "Connection", Connection
         Connection.server = self.server
         yield front_serving, "Link", functools.partial(Link, self)
-        yield front_serving, "Metrics", lambda of_process: IGNORE
+        yield front_serving, "Metrics", lambda of_process: METRICS
         yield object_store, "library_named", lambda name: self.bucket
         yield Verification, "check_promises", lambda verification: True
         yield algorithms, "get_type_hints", hints_of
@@ -283,7 +272,7 @@ class Engine:
         self.stages, self.served = Stages(), dict[str, str]()
         self.history, self.backend, self.live = self, HOST, SimpleNamespace(shadows=frozenset(), expected=frozenset())
         self.reports, self._is_started = ReportedArchive(), False
-        self.hotswap = HotSwap(self.data, self, IGNORE)  # type: ignore[arg-type]
+        self.hotswap = HotSwap(self.data, self, METRICS)  # type: ignore[arg-type]
         self.hotswap._compiled = set()
         self.follower: Follower | None = None
         if follows:
@@ -435,7 +424,8 @@ class Worker:
             return
         with lock:
             settle = (lambda: None) if self.publisher is None else self.publisher.settle
-            places = Places(self.data, self.data / "redis", self.log, self.stream, IGNORE, settle)  # type: ignore[arg-type]
+            jobs: Any = SimpleNamespace(drop_name=lambda job, user: None)
+            places = Places(self.data, self.data / "redis", self.log, self.stream, jobs, settle)
             deque(forget(places, "job", user, position), maxlen=0)
             self._check_forgotten(user, position)
             if self._cluster.truth.forgets[user] == position:

@@ -275,14 +275,16 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
         yield running
 
 
-@pytest.fixture
-def steps(local: Local, monkeypatch: pytest.MonkeyPatch) -> Iterator[Steps]:
+@pytest.fixture(scope="module")
+def steps(local: Local) -> Iterator[Steps]:
+    """Those of the service, whose start is frozen as that of a process is: once, as it takes a third of a second."""
     made = Steps()
     made.thread = local._thread.ident
-    monkeypatch.setattr(asyncio.Handle, "_run", made.run(asyncio.Handle._run))
     gc.collect()
-    gc.freeze()  # as the service does
-    yield made
+    gc.freeze()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio.Handle, "_run", made.run(asyncio.Handle._run))
+        yield made
     gc.unfreeze()
 
 

@@ -46,14 +46,18 @@ def port() -> int:
 
 
 MISSING = "exact", "host_item_index", "host_lists"  # modules: enough kernels to watch, and few to wait for
+LONGEST = "online.host.exact.newest_of_users", "online.host.exact.solve_rows"  # kernels, as long as all others there
 
 
 def copy_cache(folder: Path, missing: Sequence[str]) -> int:
-    """Copy the cached kernels to `folder`, a `NUMBA_CACHE_DIR`, but those of the modules `missing`: their number."""
+    """Copy the cached kernels to `folder`, a `NUMBA_CACHE_DIR`, but those of the modules `missing`: their number.
+
+    Those that take longest to compile are copied in any case.
+    """
     n_missing = 0
     for name in [*compilation.needed("als"), *called_for({Use.READING})]:
         cache = kernels()[name]._cache
-        if name.split(".")[-2] in missing:
+        if name.split(".")[-2] in missing and name not in LONGEST:
             n_missing += 1
             continue
         source = kernels()[name].py_func.__code__.co_filename

@@ -188,6 +188,15 @@ def test_the_log_of_a_stopped_service_gets_what_redis_alone_has(tmp_path: Path) 
     DataLock(tmp_path).release()
 
 
+def test_a_folder_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "ratings").mkdir()
+    newer = tmp_path / data_format.FORMAT_FILE
+    newer.write_text(f'{{"format": {data_format.FORMAT + 1}, "nearfield": "99.0"}}')
+    with pytest.raises(data_format.NewerData):
+        complete_log(Settings(data=tmp_path))
+    assert sorted(tmp_path.iterdir()) == sorted([newer, tmp_path / "ratings"])
+
+
 def test_who_archives_is_asked_to_complete_the_log(stream: Stream, log: RatingLog, client: redis.Redis) -> None:
     archiver = Archiver(stream, log)
     archiver.start()

@@ -35,6 +35,11 @@ def test_it_tells_whether_what_lists_may_show_has_changed():
         catalog.apply(0, ItemChange("i", **given))
         moves.append(catalog.n_moves)
     assert moves == [1, 2, 3, 4, 5]
+    steps: list[tuple[int, dict[str, Any]]] = [(1, {"published": 7.0}), (2, {"until": 7.0}), (2, {})]
+    for row, given in steps:
+        catalog.apply(row, ItemChange("i", **given))
+        moves.append(catalog.n_moves)
+    assert moves[5:] == [5, 6, 7]
     for same in (7.0, 8.5):
         catalog.pass_time(same)
     catalog.apply(0, ItemChange("i", until=9.0, title="Ran"))

@@ -46,13 +46,13 @@ def test_names_that_few_items_have_take_memory_for_these_alone() -> None:
     assert index.n_bytes == 0
 
 
-def test_a_tag_takes_memory_for_the_rows_that_have_it() -> None:
+def test_tags_and_numbers_take_memory_for_the_rows_that_have_them() -> None:
     index = AttributeIndex()
     index.n_rows = 1_000_000
     for row in range(9):
-        index.change(row, Attributes(), Attributes({"genre": ["drama"]}))
+        index.change(row, Attributes(), Attributes({"genre": ["drama"]}, {"year": 1995.0}))
     index.pack()
-    assert index.n_bytes == 9 * 4
+    assert index.n_bytes == 9 * 4 + 9 * 8
 
 
 def test_a_column_is_dense_from_an_eighth_of_all_items_on_until_half_as_many_have_it() -> None:

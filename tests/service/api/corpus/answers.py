@@ -1,5 +1,6 @@
 """Answers without what differs from run to run, and what differs between two of them."""
 
+import functools
 import json
 import math
 import re
@@ -63,12 +64,22 @@ def text(value: str) -> str:
 
 
 def shape(value: Any) -> Any:
-    """Names and types of `value`; of a list, those of its first element."""
+    """Names and types of `value`; a list has those of all its elements, since the day decides which are explored."""
     if isinstance(value, dict):
         return {key: shape(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [shape(value[0])] if value else []
+        return [functools.reduce(both, map(shape, value))] if value else []
     return type(value).__name__
+
+
+def both(one: Any, other: Any) -> Any:
+    """A shape with the names of both; where types differ, with those of the first."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        joined = {key: both(one[key], other[key]) for key in one.keys() & other.keys()}
+        return other | one | joined
+    if isinstance(one, list) and isinstance(other, list) and one and other:
+        return [both(one[0], other[0])]
+    return one or other
 
 
 def expected(request: Request, answer: Answer) -> dict[str, Any]:

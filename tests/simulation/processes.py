@@ -256,17 +256,18 @@ class Front:
         self.process.on_kill.append(offering._task.cancel)
 
 
-class Engine:
-    """The engine's process, in which the engine is a `Learned`."""
+class Engine(Learned):
+    """The engine's process, in which the engine learns and answers nothing."""
 
     def __init__(self, cluster: Cluster, number: int, folder: int, *, follows: bool) -> None:
-        self.process, self.number = Process(f"engine {number}"), number
+        self.process = Process(f"engine {number}")
+        super().__init__(self.process.name, cluster.truth)
         self._cluster, world = cluster, cluster.world
+        self.fail = self.process.kill  # then the parent starts another one
         self.data = cluster.data(folder)
         self.data.mkdir(exist_ok=True)
-        self.learned = Learned(self.process.name, cluster.truth)
-        cluster.truth.learners.add(self.learned)
-        self.process.on_kill.append(lambda: cluster.truth.learners.discard(self.learned))
+        cluster.truth.learners.add(self)
+        self.process.on_kill.append(lambda: cluster.truth.learners.discard(self))
         self.log = RatingLog(self.data / "ratings")
         self.stream = a_stream(self.log, Loss.WORKER if follows else Loss.PROCESSES)
         self.stages, self.served = Stages(), dict[str, str]()
@@ -321,23 +322,17 @@ class Engine:
 
     @property
     def as_of(self) -> StreamId:
-        return self.learned.position
-
-    position = as_of
+        return self.position
 
     def load(self, log: RatingLog) -> Future[None]:
-        self.learned.apply(contents(log))
-        self.learned.is_loaded = True
+        self.apply(contents(log))
+        self.is_loaded = True
         self.stages.report("rating log")
         return DONE
 
     def learn(self, entries: list[Entry], gives_up: Callable[[], bool]) -> None:
         self._cluster.world.sleep(self._cluster.world.random.random() * 0.01)
-        self.learned.apply(entries)
-
-    def fail(self, error: BaseException) -> None:
-        """A part has ended: the process ends, and the parent starts another one."""
-        self.process.kill()
+        self.apply(entries)
 
     def models(self) -> list[Any]:
         return [SimpleNamespace(name=name, version=version) for name, version in self.served.items()]
@@ -371,12 +366,8 @@ class Worker:
         self.archiver: Archiver | None = None
         if publishes:
             store = ObjectStore(bucket.URL)
-            self.publisher = Publisher(store, self.data, self.stream, self.log, self._fail)
+            self.publisher = Publisher(store, self.data, self.stream, self.log, self.process.kill)
         cluster.world.task(self.process, self._work())
-        self._publishes = publishes
-
-    def _fail(self, error: BaseException) -> None:
-        self.process.kill()
 
     async def _work(self) -> None:
         while True:
@@ -390,7 +381,7 @@ class Worker:
                 break
             except (ServiceError, OSError, asyncio.CancelledError):
                 await asyncio.sleep(RETRY_S)
-        self.archiver = Archiver(self.stream, self.log, self._fail, self.publisher)
+        self.archiver = Archiver(self.stream, self.log, self.process.kill, self.publisher)
         self.process.run(self.archiver.start)
         if self.publisher is not None:
             self.process.run(self.publisher.start)

@@ -43,6 +43,7 @@ class Server:
         is_up: whether it takes connections.
         behind_s: by which its clock is behind that of the host.
         hangs_until_s: until when it answers nothing.
+        versions: how often each key was changed.
         latency_s: longest time of a command or a reply on its way.
         reply_share: share of the replies that take time.
         on_add: told of each entry that is written.
@@ -54,7 +55,7 @@ class Server:
         self.world, self.state = world, State()
         self.is_up, self.behind_s, self.hangs_until_s, self.latency_s = True, 0.0, 0.0, 0.002
         self.reply_share = 0.3
-        self.run, self._versions = 1, Counter[str]()
+        self.run, self.versions = 1, Counter[str]()
         self.changed: list[Callable[[], None]] = []
         self.connections: set[Connection] = set()
         self.on_add: Callable[[StreamId, Fields], None] = lambda stream_id, fields: None
@@ -90,16 +91,12 @@ class Server:
         """Its wall clock."""
         return self.world.wall_s() - self.behind_s
 
-    def touched(self, key: str) -> int:
-        """How often a key was changed."""
-        return self._versions[key]
-
     def after(self, key: str, position: StreamId) -> list[tuple[StreamId, Fields]]:
         """The entries of a stream after a position."""
         return [entry for entry in self.state.fields.get(key, {}).items() if entry[0] > position]
 
     def _change(self, key: str) -> None:
-        self._versions[key] += 1
+        self.versions[key] += 1
         self._wake()
 
     # --- commands, as redis-py names and answers them
@@ -172,7 +169,7 @@ class Server:
     def time(self) -> tuple[int, int]:
         return int(self.clock_s), int(self.clock_s % 1 * 1e6)
 
-    def eval(self, script: str, n_keys: int, key: str, *arguments: str) -> Any:
+    def eval(self, script: str, n_keys: int, key: str, *arguments: Any) -> Any:
         ids = list(self.state.fields.get(key, {}))
         if script == TRIM:
             trimmed, _, upto, minimum = arguments
@@ -182,18 +179,15 @@ class Server:
             self.set(trimmed, upto)
             return self._keep(key, ids[place:])
         if script == OFFER:
-            return self._offered(key, *arguments)
+            lost, run, _, *pairs = arguments
+            if self.get(key) == run.encode():
+                return 1
+            return self.hset(lost, dict(zip(pairs[::2], pairs[1::2], strict=True)))
         if script == COUNT:
             return len(self.after(key, StreamId.parse(arguments[0][1:])))
         assert script == REPACK
         most = int(arguments[0])
         return str(ids[most]).encode() if len(ids) > most else None
-
-    def _offered(self, verified: str, lost: str, run: str, seconds: str, *pairs: Any) -> int:
-        if self.state.texts.get(verified) == run.encode():
-            return 1
-        self.hset(lost, dict(zip(pairs[::2], pairs[1::2], strict=True)))
-        return 0
 
 
 class Client:
@@ -201,9 +195,6 @@ class Client:
 
     def __init__(self, server: Server) -> None:
         self._server, self._world = server, server.world
-
-    def close(self) -> None:
-        """Close all connections."""
 
     def do(self, command: Command, is_due: Command | None = None, timeout_s: float = 0.0) -> Any:
         """Send a command, have it executed, when it `is_due` or late, and wait for the reply."""
@@ -246,13 +237,13 @@ class Client:
         is_done = False
         while not is_done:
             pipeline = Pipeline(self, is_queueing=False)
-            seen = self.do(lambda server: (server.run, [server.touched(key) for key in watched]))
+            seen = self.do(lambda server: (server.run, [server.versions[key] for key in watched]))
             run(pipeline)
 
             def execute(server: Server, queued: list[Command] = pipeline.queued, seen: Any = seen) -> bool:
                 if server.run != seen[0]:
                     raise redis.ConnectionError("Connection closed by server.")
-                is_same = [server.touched(key) for key in watched] == seen[1]
+                is_same = [server.versions[key] for key in watched] == seen[1]
                 for command in queued if is_same else ():
                     command(server)
                 return is_same

@@ -285,7 +285,7 @@ class Simulation:
                 entries = contents(RatingLog(folder))
                 truth.check_log(entries)
                 for engine in self.cluster.engines.values():
-                    engine.learned.check(entries)
+                    engine.check(entries)
             for folder in {worker.data / "snapshots" for worker in self.workers.values()}:
                 for version in snapshot.versions(folder):
                     watermark = StreamId.parse(snapshot.read_manifest(folder, version).watermark)

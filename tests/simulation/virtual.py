@@ -45,8 +45,8 @@ class Process:
         finally:
             PROCESS.reset(token)
 
-    def kill(self) -> None:
-        """End it as SIGKILL does: nothing of it runs again, no `finally` either."""
+    def kill(self, error: BaseException | None = None) -> None:
+        """End it as SIGKILL does: nothing of it runs again, no `finally` either; also for an error of a part."""
         self.is_alive = False
         for free in self.on_kill:
             free()

@@ -57,7 +57,7 @@ class Server:
         self.reply_share = 0.3
         self.run, self.versions = 1, Counter[str]()
         self.changed: list[Callable[[], None]] = []
-        self.connections: set[Connection] = set()
+        self.connections: list[Connection] = []  # no set: its order is another one in each process
         self.on_add: Callable[[StreamId, Fields], None] = lambda stream_id, fields: None
         self.on_trim: Callable[[StreamId, list[StreamId]], None] = lambda upto, removed: None
 
@@ -293,7 +293,7 @@ class Connection:
         self._on_lost, self.is_open = on_lost, True
         self._waiting: list[asyncio.Future[Any]] = []
         self._order_s = 0.0
-        self.server.connections.add(self)
+        self.server.connections.append(self)
 
     @classmethod
     async def open(cls, url: str, on_lost: Callable[[], None] = lambda: None) -> Connection:
@@ -345,7 +345,7 @@ class Connection:
         """The connection has ended."""
         if self.is_open:
             self.is_open = False
-            self.server.connections.discard(self)
+            self.server.connections.remove(self)
             for future in self._waiting:
                 if not future.done():
                     future.set_exception(StreamUnavailable("Redis connection lost: closed"))

@@ -1,6 +1,7 @@
 """Every world keeps the promises; and no world would, if one of the bugs that were repaired came back."""
 
 import contextlib
+import functools
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ from tests.faults import results
 from tests.simulation import processes
 from tests.simulation.__main__ import count
 from tests.simulation.disk import Disk
-from tests.simulation.redis_server import Server
+from tests.simulation.redis_server import Connection, Server
 from tests.simulation.run import Simulation, run_part, run_worlds
 from tests.simulation.virtual import World
 
@@ -80,6 +81,16 @@ def test_what_redis_had_lost_before_was_not_trimmed() -> None:
             keys = DEFAULT.ratings, DEFAULT.trimmed, DEFAULT.never
             server.eval(TRIM, len(keys), *keys, str(upto), str(StreamId(after.ms, after.seq + 1)))
     assert told == [(ZERO, [first]), (third, [second, third])]
+
+
+def test_a_redis_that_is_killed_closes_its_connections_in_the_order_of_opening(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = list[int]()
+    with contextlib.closing(World(0)) as world:
+        monkeypatch.setattr(Connection, "server", Server(world), raising=False)
+        for number in range(100):
+            Connection(functools.partial(closed.append, number))
+        Connection.server.kill()
+    assert closed == list(range(100))
 
 
 def test_a_world_ends_when_the_log_has_all_that_redis_has() -> None:

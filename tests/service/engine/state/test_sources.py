@@ -160,7 +160,7 @@ def test_what_was_sent_without_a_key_counts_once_for_those_who_got_keys_later() 
 
 def test_an_offset_far_ahead_of_the_last_one_is_refused_and_a_first_one_is_not() -> None:
     found = SourceMarks()
-    found.check(CheckSource(Source("q", 2**63 - 1)), "")
+    assert not found.check(CheckSource(Source("q", 2**63 - 1)), "").was_skipped
     found.new_of([entry(1, Source("q", 5))])
     found.check(CheckSource(Source("q", 5 + MAX_GAP)), "")
     found.check(CheckSource(Source("q", 0)), "")
@@ -169,6 +169,13 @@ def test_an_offset_far_ahead_of_the_last_one_is_refused_and_a_first_one_is_not()
             found.check(CheckSource(Source("q", 6 + MAX_GAP, owner)), "")
     found.unmark(Unmark("q", None))
     found.check(CheckSource(Source("q", 6 + MAX_GAP)), "")
+
+
+def test_the_newest_skipped_entries_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.engine.state.sources.N_SKIPPED", 2)
+    history = History()
+    history.apply([entry(n, Source("q", 0)) for n in range(1, 5)])
+    assert [was_skipped(history, StreamId(n, 0)) for n in range(1, 5)] == [False, False, True, True]
 
 
 def test_a_key_names_a_bounded_number_of_sources_and_takes_none_from_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.service.local import Local, serving
+from tests.service.waiting import eventually
 
 DAY_S = 86_400.0
 
@@ -182,14 +183,23 @@ def test_trends_and_latest_items_stand_in_for_popular_ones(app: Local) -> None:
     )
 
 
+def next_ms() -> None:
+    """Return in a later millisecond: items that came within one are the latest in no order."""
+    now_ms = int(time.time() * 1000)
+    eventually(lambda: int(time.time() * 1000) > now_ms)
+
+
 def test_latest_items_come_first(app: Local) -> None:
+    next_ms()
     post(app, ("l", "older", "view"))
+    next_ms()
     position = post(app, ("l", "newer", "view"), ("l", "only seen", "impression"))
     latest = app.get("/latest", wait_for=position).json()["items"]
     assert [one["item"] for one in latest[:2]] == ["newer", "older"]
     assert latest[0]["score"] == pytest.approx(time.time(), abs=100)
     assert "only seen" not in names(app, "/latest", n=50)
     hour_s = time.time() - 3600
+    next_ms()
     items = [{"item": "older", "published": hour_s}, {"item": "announced", "published": hour_s + 5}, {"item": "plain"}]
     position = app.post("/items", items).json()["stream_id"]
     assert names(app, "/latest", wait_for=position, n=2) == ["plain", "newer"]

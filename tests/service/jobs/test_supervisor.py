@@ -481,9 +481,12 @@ def test_who_was_forgotten_during_a_training_is_not_in_what_goes_live(
     rate()
     supervise(settings)
     training = running(jobs, jobs.submit_training(Training.of("culsh", {**SMALL, "n_epochs": 60})))
+    trainer = trainer_of(training)
+    trainer.suspend()  # else it may end before the log has the entry
     position = forgotten(client, "u3")
     stream.request_commit(position)
     eventually(lambda: log.last_id() >= position)
+    trainer.resume()
     training = ended(jobs, training)
     assert (training.state, training.promoted) == ("succeeded", True)
     assert names(settings.data, "u3") == []

@@ -190,7 +190,7 @@ class Service:
             models = self.get("/admin/stats").json()["models"]  # a page of metrics may be a second old
             kept = {model["version"]: model["revision"] for model in self.models()}
             # A forgotten user leaves a model to be loaded again, without the ratings that its items still count.
-            are_newest = all(model["revision"] == kept[model["model_version"]] for model in models)
+            are_newest = all(model["revision"] == kept.get(model["model_version"]) for model in models)
             return are_newest and all(model["refits_waiting"] == 0 for model in models)
 
         eventually(lambda: self.get("/popular", wait_for=last).status_code == 200, 60)

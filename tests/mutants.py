@@ -222,6 +222,7 @@ def main() -> int:
         for nodeid, (took_s, called) in sorted(tests.items(), key=lambda test: test[1][0]):
             for each in called if took_s < LONGEST_S else ():
                 callers[each].append(nodeid)
+        gc.unfreeze()  # tests/conftest.py has frozen what was collected, and frozen objects are not listed
         for one in gc.get_objects():
             if isinstance(one, types.FunctionType):
                 found[one.__code__.co_filename, one.__code__.co_qualname].append(one)

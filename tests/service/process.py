@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -104,7 +105,11 @@ class Service:
         psutil.wait_procs(ended, GONE_S)
 
     def kill(self) -> None:
-        """End all that it has started, whatever state it is in, and the embedded server."""
+        """End all that it has started, whatever state it is in, and the embedded server.
+
+        What it has logged last is printed, which pytest shows if the test fails.
+        """
+        sys.stdout.write(self.errors.read_text("utf-8", "replace")[-4000:])
         family = self.family()
         self.crash()
         with contextlib.suppress(redis.ConnectionError), redis.Redis.from_url(RedisServer(self.data).url) as server:

@@ -5,7 +5,6 @@ import pytest
 import gpu
 from service.engine.queries import Neighbors, Recommend, Recommendation
 from tests.service.planted import events
-from tests.service.waiting import eventually
 from tests.service.whole import Whole
 
 ARRAYS = "listed", "listed_weights", "item_factors", "user_factors"
@@ -15,17 +14,12 @@ def scores(answer: Recommendation) -> dict[str, float]:
     return {one.item: one.score for one in answer.items if one.score is not None}
 
 
-def caught_up(whole: Whole) -> None:
-    """Wait until all lists have followed."""
-    eventually(lambda: all(model.online.n_waiting == 0 for model in whole.engine.live.all()))
-
-
 @pytest.fixture
 def served(whole: Whole) -> Whole:
     """Live, and all lists have followed."""
     whole.send(events())
     whole.train("neighbors")
-    caught_up(whole)
+    whole.settle()
     return whole
 
 
@@ -43,7 +37,7 @@ def test_a_rating_counts_in_the_next_list(served: Whole) -> None:
 
 def test_reasons_are_parts_of_the_score(served: Whole) -> None:
     served.rate(("fresh", "i4", 5.0), ("fresh", "i6", 5.0))
-    caught_up(served)
+    served.settle()
     scored = scores(served.recommend("fresh", n=5))
     for one in served.recommend("fresh", n=5, explain=True).items:
         assert isinstance(one.reasons, list)
@@ -61,7 +55,7 @@ def test_neighbors_are_what_is_liked_together(served: Whole) -> None:
 
 def test_a_new_item_has_neighbors_and_is_listed_without_a_training(served: Whole) -> None:
     served.rate(*((f"u{user}", "new", 5.0) for user in range(0, 40, 2)))
-    caught_up(served)
+    served.settle()
     assert scores(served.recommend("u50", n=40))["new"] > 0
     assert len(served.ask(Neighbors(kind="item", id="new", n=3)).neighbors) == 3
     served.rate(("late", "new", 5.0))
@@ -71,7 +65,7 @@ def test_a_new_item_has_neighbors_and_is_listed_without_a_training(served: Whole
 def test_after_a_forgetting_lists_are_those_of_a_training_without_the_user(served: Whole) -> None:
     served.rate(("fresh", "i4", 5.0), ("fresh", "i9", 5.0), ("u4", "i3", None))
     assert served.ended(served.jobs.submit_forgetting("u8", served.subject("forget", "u8"))).state == "succeeded"
-    caught_up(served)
+    served.settle()
     (live,), history = served.engine.live.all(), served.engine.history
     ratings = live.table.ratings(history.users.keys, history.items.keys)
     expected = gpu.run_here(ratings, live.model.params, gpu.HOST, None, None, live.model.calibration)

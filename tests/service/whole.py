@@ -30,8 +30,9 @@ from tests.service.waiting import eventually
 
 DEFAULT_MODELS = ["culsh-implicit", "culsh", "sgd", "esgd", "als-implicit", "als", "nmf"]
 
-SEEN_S = 50.0
-LIMITS = Limits(max_batch=256, max_waiting=100, max_wait_s=60.0)  # for a machine that stands still
+# For a machine that stands still:
+SEEN_S = 50.0  # seconds
+LIMITS = Limits(max_batch=256, max_waiting=100, max_wait_s=60.0)
 
 
 class Whole:

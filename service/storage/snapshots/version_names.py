@@ -1,6 +1,6 @@
 """The names of versions: `<name>-<UTC yyyymmddThhmmss>-<4 hex>`, and `.<revision>` once a user was forgotten in it.
 
-The hexadecimal digits are the fraction of the second. Chance gave two of ten quick trainings the same ones at times.
+The hexadecimal digits are the fraction of the second, in steps of 15 µs, so that two trainings of a second differ.
 """
 
 from __future__ import annotations

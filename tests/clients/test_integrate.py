@@ -41,10 +41,12 @@ def application(service: Service, framework: str) -> ModuleType:
     return module
 
 
-def events_of(service: Service, user: str) -> dict[str, float]:
-    """The strength of each item of a user; empty for one who is unknown."""
-    answer = service.client.get(f"/users/{user}/events")
-    return {one["item"]: one["strength"] for one in answer.json()["events"]} if answer.is_success else {}
+def events_of(service: Service, user: str, site: ModuleType) -> dict[str, float]:
+    """The strength of each item of a user after all that the site has written; empty for one who is unknown."""
+    answer = service.get(f"/users/{user}/events", wait_for=site.nearfield.position.latest)
+    if answer.status_code == 404:
+        return {}
+    return {one["item"]: one["strength"] for one in answer.raise_for_status().json()["events"]}
 
 
 def test_a_newsroom_on_fastapi(service: Service) -> None:
@@ -60,13 +62,12 @@ def test_a_newsroom_on_fastapi(service: Service) -> None:
             assert not set((await browser.get("/for-you")).json()) & set(shown)  # what was shown makes room
 
             await site.signed_in(7, visitor)
-            await site.nearfield.recommend("account-7")  # waits for the merge
-            assert events_of(service, "account-7")["item-3"] == 1.0
-            assert events_of(service, f"visitor-{visitor}") == {}
+            assert events_of(service, "account-7", site)["item-3"] == 1.0
+            assert events_of(service, f"visitor-{visitor}", site) == {}
             await site.signed_in(7, "who-did-nothing")
 
             await site.closed(7)
-            assert events_of(service, "account-7") == {}
+            assert events_of(service, "account-7", site) == {}
             await site.closed(8)  # an account that did nothing
         for client in (site.nearfield, site.admin):
             await client.get_async_httpx_client().aclose()
@@ -113,12 +114,12 @@ def test_a_shop_on_django(service: Service) -> None:
     assert len(shown) == 5
     assert "item-3" not in shown
     visitor = f"visitor-{browser.session['visitor']}"
-    assert events_of(service, visitor)["item-3"] == 10.0
+    assert events_of(service, visitor, site)["item-3"] == 10.0
 
     assert browser.post("/login", {"username": "ann", "password": "a secret of hers"}).status_code == 302
     assert not set(browser.get("/for-you").json()["items"]) & {*shown, "item-3"}
-    assert events_of(service, account)["item-3"] == 10.0
-    assert events_of(service, visitor) == {}
+    assert events_of(service, account, site)["item-3"] == 10.0
+    assert events_of(service, visitor, site) == {}
 
     User.objects.get(username="ann").delete()
-    assert events_of(service, account) == {}
+    assert events_of(service, account, site) == {}

@@ -34,6 +34,8 @@ from service.engine.models import model_info
 from service.engine.models.live_model import LiveModel, rows_of
 from service.engine.readiness import MODELS
 from service.storage.errors import CorruptLiveFile, CorruptSnapshot
+from service.storage.events import StreamId
+from service.storage.log.rating_log import RatingLog
 from service.storage.snapshots import live_versions, snapshot, version_names
 from service.storage.snapshots.live_versions import Live
 from service.storage.snapshots.manifest import Manifest
@@ -61,7 +63,7 @@ class HotSwap:
     def __init__(self, data: Path, engine: Engine, metrics: Metrics) -> None:
         """Prepare; `start` starts the thread."""
         self._data, self._folder = data, data / "snapshots"
-        self._engine, self._metrics = engine, metrics
+        self._engine, self._metrics, self._log = engine, metrics, RatingLog(data / "ratings")
         self.failures = LoadFailures(data, metrics)
         self.cause: Callable[[str], Trace | None] = lambda version: None
         self._live: Live | None = None  # what `live.json` had when it was read last; None if it was corrupt
@@ -196,8 +198,9 @@ class HotSwap:
     def step(self) -> None:
         """Remove the models that `live.json` has no longer; load every version in it that does not answer yet.
 
-        A version that failed is not tried again, unless memory was short and no other version of its name answers:
-        another process, such as a training, may have freed memory meanwhile.
+        A version waits for the entries that it was trained on. A version that failed is not tried again, unless memory
+        was short and no other version of its name answers: another process, such as a training, may have freed memory
+        meanwhile.
         """
         if (live := self._read()) is None:
             return
@@ -214,6 +217,8 @@ class HotSwap:
             served = self.served().get(name)
             if served == version or not self.failures.is_due(version, has_other=served is not None):
                 continue
+            if self._is_ahead(version):
+                continue
             self._replace(name, version)
             if self.failures.lacks_room(version):
                 continue
@@ -224,6 +229,18 @@ class HotSwap:
                 if name in self.served():
                     break
                 self._replace(name, older)
+
+    def _is_ahead(self, version: str) -> bool:
+        """Whether `version` was trained on entries of the log that this process has yet to learn.
+
+        A worker elsewhere may read faster, for example if the link to Redis fails here. Without them the history has
+        no rows for what the version knows of their users and items, and would lose it for good.
+        """
+        try:
+            watermark = StreamId.parse(snapshot.read_manifest(self._folder, version).watermark)
+            return self._engine.as_of < watermark <= self._log.last_id()  # else it is not from this log
+        except (ServiceError, OSError):  # as to load it will tell
+            return False
 
     def load(self, name: str, version: str) -> Snapshot:
         """Read a version that should be live under `name`.

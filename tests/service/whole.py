@@ -87,9 +87,10 @@ class Whole:
     def subject(self, kind: Any, subject: str) -> StreamId:
         return self.append(encode_subject(kind, subject))
 
-    def append(self, fields: Fields) -> StreamId:
+    def append(self, fields: Fields, *, is_seen: bool = True) -> StreamId:
         stream_id: StreamId = self._do(self.stream.writer.append(fields))
-        self.see(stream_id)
+        if is_seen:
+            self.see(stream_id)
         return stream_id
 
     def see(self, stream_id: StreamId) -> None:

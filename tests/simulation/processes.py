@@ -341,6 +341,8 @@ class Engine(Learned):
         return SimpleNamespace(n_users=0, n_items=0, n_ratings=0)
 
     def install(self, loaded: snapshot.Snapshot) -> None:
+        watermark = StreamId.parse(loaded.manifest.watermark)
+        self._truth.check(watermark <= self.position, f"{loaded.manifest.version} answers without what it has learned")
         self.served[version_names.name_of(loaded.manifest.version)] = loaded.manifest.version
 
     def run_slices(self, slices: Any) -> Future[Any]:

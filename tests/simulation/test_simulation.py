@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from service.engine.model_swap import HotSwap
 from service.extras.stores import publisher
 from service.settings.keyspace import DEFAULT
 from service.storage import archiver, exclusion, files
@@ -213,10 +214,16 @@ def joined_too_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Tail, "__len__", lambda tail: 0)
 
 
+def swapped_in_too_early(patch: pytest.MonkeyPatch) -> None:
+    """A model answered in a process that had not learned yet what the model was trained on, and lost these users."""
+    patch.setattr(HotSwap, "_is_ahead", lambda swap, version: False)
+
+
 LOST = r"acknowledged and is not in the log|without learning it|given to two entries|was acknowledged after|differ at"
 EARLY = "trimmed"
 FORGOTTEN = "was forgotten|of a forgotten user"
 STUCK = "does not recover"
+UNLEARNED = "answers without what it has learned"
 # By bug: the promise that it breaks, and a world in which it shows today. Else those that follow are tried.
 PLANTED: dict[Callable[[pytest.MonkeyPatch], None], tuple[str, int]] = {
     the_clock_of_redis: (LOST, 26),
@@ -233,6 +240,7 @@ PLANTED: dict[Callable[[pytest.MonkeyPatch], None], tuple[str, int]] = {
     others_may_hang: (LOST, 2283),
     joined_too_late: (LOST, 22),
     fronts_offer_nothing: (LOST, 1718),
+    swapped_in_too_early: (UNLEARNED, 6268),
 }
 
 

@@ -2,6 +2,7 @@ import errno
 import gc
 import shutil
 import threading
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,12 @@ from service.engine.state.history import History
 from service.jobs.training import Training
 from service.storage import files
 from service.storage.errors import CorruptLiveFile, CorruptSnapshot, UnknownVersion
-from service.storage.events import RatingEvent, StreamId
+from service.storage.events import RatingEvent, StreamId, encode_ratings
 from service.storage.snapshots import live_versions, snapshot, version_names
 from tests.service.planted import SMALL, events
+from tests.service.trained import train
 from tests.service.waiting import eventually
-from tests.service.whole import Whole
+from tests.service.whole import SEEN_S, Whole
 
 LATER = [
     ("u1", "i0", 2.0),
@@ -162,6 +164,43 @@ def test_a_new_model_catches_up_before_it_answers(whole: Whole) -> None:
     assert positions == sorted(positions)
     assert whole.hotswap.served() == {"culsh": job.version}
     assert whole.recommend("w59").personalized
+
+
+def test_a_model_waits_for_the_entries_that_it_was_trained_on(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker elsewhere may have read what this process, behind a slow link to Redis, has yet to learn."""
+    older, newer = events()[:300], events()[300:]
+    whole.send(older)
+    first = whole.train("als", n_factors=8)
+    may_learn, looks = threading.Event(), list[float]()
+    learn, step = whole.engine.learn, whole.hotswap.step
+    monkeypatch.setattr(whole.engine, "learn", lambda *given: may_learn.wait(SEEN_S) and learn(*given))
+
+    def look() -> None:
+        step()
+        looks.append(time.monotonic())
+
+    def has_looked_twice_since(then_s: float) -> bool:
+        whole.hotswap.poke()
+        return sum(look_s > then_s for look_s in looks) > 1
+
+    monkeypatch.setattr(whole.hotswap, "step", look)
+    last = whole.append(encode_ratings(newer), is_seen=False)
+    whole.stream.request_commit(last)
+    eventually(lambda: whole.log.last_id() >= last)
+    second = str(train(whole.data, "als", {"n_factors": 8}, last).version)
+    live_versions.set_version(whole.data, "als", second)
+    set_s = time.monotonic()
+    eventually(lambda: has_looked_twice_since(set_s))
+    assert whole.hotswap.served() == {"als": first}
+    may_learn.set()
+    eventually(lambda: whole.hotswap.served() == {"als": second})
+    assert whole.recommend("u59").personalized
+    found = state(whole, "als")
+    whole.hotswap.activate(first)
+    eventually(lambda: whole.hotswap.served() == {"als": first})
+    whole.hotswap.activate(second)  # now beside the whole history
+    eventually(lambda: whole.hotswap.served() == {"als": second})
+    assert_same(found, state(whole, "als"))
 
 
 def test_nothing_holds_the_model_before(whole: Whole) -> None:

@@ -23,7 +23,7 @@ KEYS = {"api_key": "key-of-every-client", "admin_key": "key-of-the-admins"}
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
     with serving(tmp_path_factory.mktemp("app") / "data") as local:
-        local.rate(("u", "x", 5.0), ("u", "y", 3.0), ("v", "x", 4.0))
+        local.get("/popular", wait_for=local.rate(("u", "x", 5.0), ("u", "y", 3.0), ("v", "x", 4.0)))
         yield local
 
 

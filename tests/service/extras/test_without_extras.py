@@ -74,6 +74,7 @@ def test_ratings_trainings_lists_and_forgetting_work(client):
     client.rate([{"user": "u1", "item": answer["items"][0]["item"], "rating": 5}])
     forgotten = client.http.delete("/admin/users/u1").json()
     eventually(lambda: client.http.get(f"/admin/jobs/{forgotten['job']}").json()["state"] == "succeeded")
+    client.wait_for(forgotten["stream_id"])
     assert client.http.get("/users/u1/ratings").status_code == httpx.codes.NOT_FOUND
 
 

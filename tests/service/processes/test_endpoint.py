@@ -50,7 +50,7 @@ FAR = "9000000000000-0"
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
     with serving(tmp_path_factory.mktemp("endpoint") / "data", backend="host", worker=False) as local:
-        local.rate(("u", "x", 5.0), ("v", "x", 4.0))
+        local.get("/popular", wait_for=local.rate(("u", "x", 5.0), ("v", "x", 4.0)))
         yield local
 
 

@@ -26,7 +26,7 @@ from tests.service.trained import train
 from tests.service.waiting import LONGEST_S, eventually, learned
 
 clients.POLL_S = LONGEST_S  # each look at a job takes four milliseconds of a core
-CLIENT_TIMEOUT_S = 60.0
+CLIENT_TIMEOUT_S = 200.0  # an export gets what others leave of a core
 GONE_S = 40.0  # seconds; a service ends by force after 20
 
 

@@ -1,6 +1,7 @@
 """ALS on the device against its twin on the host: rows of every length, poisoned memory, equal bits, true estimates."""
 
 import importlib
+import os
 from types import ModuleType
 from typing import Any
 
@@ -225,7 +226,8 @@ def test_the_estimate_of_memory_is_an_upper_bound(kind, n_factors, precision, al
         als.solve(theirs, still, table, problem)
         als.errors(ours, table, still, problem, (1.0, 5.0))
     assert cupy.get_default_memory_pool().total_bytes() <= needed
-    assert before - free_bytes() <= needed
+    if "PYTEST_XDIST_WORKER" not in os.environ:  # other workers take of the same device
+        assert before - free_bytes() <= needed
 
 
 @pytest.mark.slow

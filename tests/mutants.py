@@ -3,7 +3,7 @@ changes a test fails. What no test notices is printed, and is either a test that
 
 Only bodies of functions are changed: the functions of a process that has imported everything get another `__code__`, in
 a fork for each change. A first run notes how long each test takes and which functions it calls, so each fork runs only
-those, the quickest first.
+those, the quickest first. Tests that take more than five seconds count as tests that notice nothing.
 """
 
 from __future__ import annotations

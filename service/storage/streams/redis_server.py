@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import redis
 import structlog
@@ -44,6 +45,7 @@ _PR_SET_PDEATHSIG = 1  # from sys/prctl.h
 _LAST_WORDS = 3  # lines; the length of an error message about the configuration
 
 _log = structlog.get_logger(__name__)
+_Value = TypeVar("_Value")
 
 
 class RedisServer:
@@ -143,7 +145,7 @@ class RedisServer:
                 env=without_secrets(os.environ),
                 preexec_fn=self._before_exec,  # noqa: PLW1509 (only in a command, which has hardly any threads)
             )
-        self._await_loaded()
+        self._once_loaded(lambda client: client.ping())
         _log.info("redis server started", pid=self._process.pid, socket=str(self.socket))
 
     def _adopt(self) -> bool:
@@ -152,9 +154,9 @@ class RedisServer:
         if not self.socket.exists():
             return False
         try:
-            self._await_loaded()
-            with self._client() as client:
-                actual = {name: client.config_get(name).get(name) for name in self._policy}
+            actual = self._once_loaded(
+                lambda client: {name: client.config_get(name).get(name) for name in self._policy}
+            )
         except redis.ConnectionError:
             return False  # the socket of a dead server
         if actual == self._policy:
@@ -165,15 +167,15 @@ class RedisServer:
         self._shut_down()
         return False
 
-    def _await_loaded(self) -> None:
-        """Wait until PING is answered; raise `ServerFailed` if our process ends, ConnectionError if we have none."""
+    def _once_loaded(self, ask: Callable[[redis.Redis], _Value]) -> _Value:
+        """Ask until there is an answer; raise `ServerFailed` if our process ends, ConnectionError if we have none."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             try:
                 with self._client() as client:
-                    client.ping()
-                return
-            except redis.BusyLoadingError:
+                    client.ping()  # refused while it loads its data, which CONFIG is not
+                    return ask(client)
+            except (redis.BusyLoadingError, redis.TimeoutError):  # alive: it loads, or waits for its disk
                 pass
             except redis.RedisError:
                 if self._process is None:

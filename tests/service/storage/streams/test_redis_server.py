@@ -158,6 +158,21 @@ def test_a_survivor_that_loads_its_data_is_waited_for(tmp_path: Path) -> None:
     slow._process.wait()
 
 
+def test_a_survivor_that_hangs_is_waited_for(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_server, "CALL_TIMEOUT_S", 0.1)
+    pid, adopting = server.pid, RedisServer(server.folder.parent)
+    os.kill(pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(adopting._up)
+        try:
+            with pytest.raises(TimeoutError):
+                starting.result(0.5)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        starting.result()
+    assert adopting.pid == pid
+
+
 def test_an_adopted_server_is_watched_too(server: RedisServer) -> None:
     second = RedisServer(server.folder.parent)
     server._stopping.set()

@@ -170,7 +170,23 @@ def test_a_survivor_that_hangs_is_waited_for(server: RedisServer, monkeypatch: p
         finally:
             os.kill(pid, signal.SIGCONT)
         starting.result()
+    monkeypatch.undo()
     assert adopting.pid == pid
+
+
+def test_a_survivor_that_goes_on_hanging_fails_the_start(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_server, "CALL_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(redis_server, "START_TIMEOUT_S", 0.3)
+    pid = server.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(ServerFailed, match=r"not ready after 0\.3 s"):
+            RedisServer(server.folder.parent)._up()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    monkeypatch.undo()
+    assert server.is_alive
+    assert server.pid == pid
 
 
 def test_an_adopted_server_is_watched_too(server: RedisServer) -> None:
@@ -196,6 +212,7 @@ def test_an_adopted_server_that_hangs_is_not_taken_for_dead(
         assert not second.is_alive
     finally:
         os.kill(pid, signal.SIGCONT)
+    monkeypatch.undo()
     assert server.is_alive
     assert second.pid == pid
 

@@ -217,8 +217,6 @@ class HotSwap:
             served = self.served().get(name)
             if served == version or not self.failures.is_due(version, has_other=served is not None):
                 continue
-            if self._is_ahead(version):
-                continue
             self._replace(name, version)
             if self.failures.lacks_room(version):
                 continue
@@ -317,7 +315,9 @@ class HotSwap:
         self._compiled |= missing
 
     def _replace(self, name: str, version: str) -> None:
-        """Load a version and swap it in; on a failure keep what answers, and the reason."""
+        """Load a version and swap it in, unless it is ahead; on a failure keep what answers, and the reason."""
+        if self._is_ahead(version):
+            return
         started_s = time.monotonic()
         failure: Exception | None = None
         try:

@@ -193,6 +193,10 @@ def test_a_model_waits_for_the_entries_that_it_was_trained_on(whole: Whole, monk
     set_s = time.monotonic()
     eventually(lambda: has_looked_twice_since(set_s))
     assert whole.hotswap.served() == {"als": first}
+    whole.hotswap.end("als")
+    eventually(lambda: whole.hotswap.served() == {})
+    live_versions.set_version(whole.data, "als", second)
+    eventually(lambda: whole.hotswap.served() == {"als": first})  # better than none meanwhile
     may_learn.set()
     eventually(lambda: whole.hotswap.served() == {"als": second})
     assert whole.recommend("u59").personalized

@@ -185,8 +185,11 @@ class RedisServer:
             if self._stopping.is_set():
                 raise ServerFailed("Redis server not ready: the service was stopped while the server loaded its data")
             if time.monotonic() > deadline:
-                self._kill()
-                raise ServerFailed(f"Redis server not ready after {START_TIMEOUT_S:g} s: {self._log_tail()}")
+                reason = f"the one on {self.socket} loads its data or hangs; start again later, or kill it if it hangs"
+                if self._process is not None:
+                    self._kill()
+                    reason = self._log_tail()
+                raise ServerFailed(f"Redis server not ready after {START_TIMEOUT_S:g} s: {reason}")
             time.sleep(_POLL_S)
 
     def _watch(self) -> None:
